@@ -1,0 +1,1 @@
+//! Pure computation for Assay's hot paths.

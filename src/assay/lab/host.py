@@ -1,0 +1,140 @@
+"""The host seam: whatever can run commands. Systems and workloads see nothing but this."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+class HostError(Exception):
+    """A command could not be started, failed where it must not, or passed its deadline."""
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A finished command. ``exit_code`` is None when it was killed at its deadline. Times are Unix seconds."""
+
+    argv: tuple[str, ...]
+    exit_code: int | None
+    stdout: bytes
+    stderr: bytes
+    started_at: float
+    ended_at: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended by itself with exit code 0."""
+        return self.exit_code == 0
+
+    def must(self, purpose: str) -> Completed:
+        """Itself when it succeeded; raises HostError that names the purpose, the command and its last words."""
+        if self.ok:
+            return self
+        how = "passed its deadline" if self.exit_code is None else f"exit code {self.exit_code}"
+        words = self.stderr.decode(errors="replace").strip() or self.stdout.decode(errors="replace").strip()
+        raise HostError(f"{purpose}: {' '.join(self.argv)}: {how}: {words[-400:] or '(no output)'}")
+
+
+class Process(Protocol):
+    """A supervised process on a host."""
+
+    def wait(self, timeout_seconds: float | None) -> Completed:
+        """Wait for the end; past the timeout the process group is killed and ``exit_code`` is None."""
+        ...
+
+    def kill(self) -> None:
+        """Kill the process group now; no error when it has ended already."""
+        ...
+
+
+class Host(Protocol):
+    """One machine or namespace in a lab."""
+
+    name: str
+
+    def run(self, argv: Sequence[str], *, timeout_seconds: float = 60.0, input_bytes: bytes | None = None) -> Completed:
+        """Run to the end; never raises for a non-zero exit, raises HostError when the program is missing."""
+        ...
+
+    def spawn(self, argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Process:
+        """Start a process that dies with Assay."""
+        ...
+
+
+class LocalProcess:
+    """A child in its own session that the kernel kills when Assay dies."""
+
+    def __init__(self, argv: Sequence[str], cwd: Path | None, env: Mapping[str, str] | None) -> None:
+        self._argv = tuple(argv)
+        self._started_at = time.time()
+        # setpriv is exec'ed away: the pid is the program's own. PR_SET_PDEATHSIG is what survives kill -9 of Assay.
+        try:
+            self._popen = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", *argv],
+                cwd=cwd,
+                env={**os.environ, **env} if env else None,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise HostError(f"cannot start {argv[0]}: {error}") from error
+
+    @property
+    def pid(self) -> int:
+        """Process id, also the process group's."""
+        return self._popen.pid
+
+    def wait(self, timeout_seconds: float | None) -> Completed:
+        """See :class:`Process`."""
+        exit_code: int | None
+        try:
+            stdout, stderr = self._popen.communicate(timeout=timeout_seconds)
+            exit_code = self._popen.returncode
+        except subprocess.TimeoutExpired:
+            self.kill()
+            try:
+                stdout, stderr = self._popen.communicate(timeout=5)
+            except subprocess.TimeoutExpired:  # in uninterruptible sleep: a hung mount must not hang Assay
+                stdout, stderr = b"", b"did not die within 5 s of SIGKILL (hung in the kernel)"
+            exit_code = None
+        return Completed(self._argv, exit_code, stdout, stderr, self._started_at, time.time())
+
+    def kill(self) -> None:
+        """See :class:`Process`."""
+        try:
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            self._popen.kill()
+
+
+class LocalHost:
+    """This machine."""
+
+    def __init__(self, name: str = "localhost") -> None:
+        self.name = name
+
+    def run(self, argv: Sequence[str], *, timeout_seconds: float = 60.0, input_bytes: bytes | None = None) -> Completed:
+        """See :class:`Host`."""
+        started_at = time.time()
+        try:
+            done = subprocess.run(
+                list(argv), input=input_bytes, capture_output=True, timeout=timeout_seconds, check=False,
+                stdin=subprocess.DEVNULL if input_bytes is None else None,
+            )
+            return Completed(tuple(argv), done.returncode, done.stdout, done.stderr, started_at, time.time())
+        except subprocess.TimeoutExpired as error:
+            return Completed(tuple(argv), None, error.stdout or b"", error.stderr or b"", started_at, time.time())
+        except OSError as error:
+            raise HostError(f"cannot start {argv[0]}: {error}") from error
+
+    def spawn(self, argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> LocalProcess:
+        """See :class:`Host`."""
+        return LocalProcess(argv, cwd, env)

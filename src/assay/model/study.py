@@ -1,0 +1,263 @@
+"""The study schema: one declared experiment.
+
+Every field that may vary takes one value or a list; a list is an axis and the cells are the product of all axes
+(the idea is CBT's). Field descriptions are the study reference in docs/study.md, which is generated from here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from assay.model import units
+
+_T = TypeVar("_T")
+Scalar = bool | int | float | str
+
+
+def _listify(value: object) -> object:
+    return value if isinstance(value, list) else [value]
+
+
+def _distinct(values: list[_T]) -> list[_T]:
+    for i, value in enumerate(values):
+        if value in values[:i]:
+            raise ValueError(f"the axis names {value!r} twice")
+    return values
+
+
+def _schema(example: str, unit: str) -> WithJsonSchema:
+    return WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}], "examples": [example], "description": unit})
+
+
+Bytes = Annotated[int, BeforeValidator(units.parse_bytes), _schema("6GiB", "size")]
+Seconds = Annotated[float, BeforeValidator(units.parse_seconds), _schema("180s", "duration")]
+Fraction = Annotated[float, BeforeValidator(units.parse_fraction), _schema("5%", "share")]
+Rate = Annotated[int, BeforeValidator(units.parse_rate), Field(gt=0), _schema("100MB/s", "rate")]
+Axis = Annotated[list[_T], BeforeValidator(_listify), Field(min_length=1), AfterValidator(_distinct)]
+
+_RAM_SIZE = re.compile(r"^\s*([0-9.]+)\s*[x×]\s*RAM\s*$")
+
+
+def _parse_size(value: object) -> int | str:
+    if isinstance(value, str) and (match := _RAM_SIZE.match(value)):
+        return f"{float(match[1]):g}xRAM"
+    size = units.parse_bytes(value)
+    if size < 4096:
+        raise ValueError(f"{value!r} is too small for a data set; write at least 4KiB")
+    return size
+
+
+Size = Annotated[int | str, BeforeValidator(_parse_size), _schema("6GiB", "size, or a multiple of memory such as 2xRAM")]
+
+
+class Model(BaseModel):
+    """Base of the schema: closed, and an unknown key is refused with the nearest known name."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_unknown_keys(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        for key in data:
+            if key not in cls.model_fields:
+                near = difflib.get_close_matches(str(key), cls.model_fields, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(cls.model_fields)}"
+                raise PydanticCustomError("unknown_key", "unknown key '{key}'; {hint}", {"key": str(key), "hint": hint})
+        return data
+
+
+class Disk(Model):
+    """The loop-backed disk that each local candidate gets."""
+
+    size: Bytes = Field(default=units.parse_bytes("4GiB"), ge=300 << 20, description="Size of each disk.")
+    fill: Literal["written", "allocated", "sparse"] = Field(
+        default="allocated",
+        description="How the backing file is made: every byte written once (no first-write cost later), space "
+        "allocated but unwritten, or sparse (may run out of space while running).",
+    )
+    directory: str | None = Field(
+        default=None, description="Where the backing files lie; default: Assay's data directory."
+    )
+
+
+class Lab(Model):
+    """Hosts, disks and network that candidates are deployed on."""
+
+    kind: Literal["local"] = Field(default="local", description="This machine.")
+    disk: Disk = Field(default_factory=Disk, description="The disk of each candidate that Assay deploys.")
+
+
+def _parse_candidate(value: object) -> object:
+    return {"system": value} if isinstance(value, str) else value
+
+
+class Candidate(Model):
+    """System, layout and tuning; written short as a string ``system/layout[/variant]`` or ``path:DIR``."""
+
+    system: str = Field(description="For example local/ext4, local/xfs, local/btrfs, tmpfs, null, path:/mnt/nas.")
+    label: str | None = Field(default=None, min_length=1, max_length=60, description="Name in tables; default: the system.")
+    tuning: dict[str, Axis[Scalar]] = Field(
+        default_factory=dict,
+        description="Options of the system, e.g. mount: noatime or mkfs: -m reflink=0; a list is an axis.",
+    )
+
+    @model_validator(mode="after")
+    def _system_is_wellformed(self) -> Candidate:
+        if not self.system.startswith("path:") and not re.fullmatch(r"[a-z0-9]+(/[a-z0-9.-]+){0,2}", self.system):
+            raise ValueError(
+                f"{self.system!r} is not a candidate; write system/layout[/variant] such as local/xfs, or path:DIR"
+            )
+        return self
+
+
+Pattern = Literal["read", "write", "randread", "randwrite", "rw", "randrw"]
+Engine = Literal["libaio", "io_uring", "psync", "sync", "pvsync2", "posixaio", "mmap"]
+VerifyMethod = Literal["none", "md5", "crc32c", "xxhash", "sha256"]
+
+
+class FioWorkload(Model):
+    """A matrix of fio jobs; every list is an axis."""
+
+    pattern: Axis[Pattern] = Field(description="I/O pattern, fio's rw=.")
+    block_size: Axis[Bytes] = Field(description="Bytes per operation, fio's bs=.")
+    threads: Axis[Annotated[int, Field(ge=1, le=4096)]] = Field(default=[1], description="Threads per client, fio's numjobs= with thread.")
+    iodepth: Axis[Annotated[int, Field(ge=1, le=65536)]] = Field(default=[32], description="Operations in flight per thread.")
+    engine: Axis[Engine] = Field(default=["libaio"], description="fio's ioengine=.")
+    size: Axis[Size] = Field(default=[1 << 30], description="Bytes per thread, fio's size=; or total as multiple of memory, e.g. 2xRAM.")
+    runtime: Axis[Annotated[Seconds, Field(gt=0)]] = Field(default=[60.0], description="Measured time per attempt.")
+    ramp: Axis[Annotated[Seconds, Field(ge=0)]] = Field(default=[0.0], description="Time before measuring starts, fio's ramp_time=.")
+    time_based: bool = Field(default=True, description="Go on until runtime even when size is done.")
+    direct: Axis[bool] = Field(default=[True], description="O_DIRECT (true) or through the page cache (false).")
+    cache: Axis[Literal["cold", "warm", "any"]] = Field(
+        default=["cold"],
+        description="State of the caches that the cell claims: cold (dropped and proven), warm (data read once before), "
+        "any (no claim).",
+    )
+    fsync: Axis[Annotated[int, Field(ge=0)]] = Field(default=[0], description="fsync after every n writes; 0: never.")
+    fdatasync: Axis[Annotated[int, Field(ge=0)]] = Field(default=[0], description="fdatasync after every n writes; 0: never.")
+    end_fsync: bool = Field(default=True, description="fsync once before a writing job ends.")
+    rate: Axis[Rate | None] = Field(default=[None], description="Rate limit per thread and direction, fio's rate=.")
+    read_share: Axis[Fraction] = Field(default=[0.5], description="Share of reads in rw and randrw, fio's rwmixread=.")
+    verify: Axis[VerifyMethod] = Field(default=["none"], description="Write checksums and verify them after writing.")
+    clients: Axis[Annotated[int, Field(ge=1, le=256)]] = Field(default=[1], description="Load-generating processes, started together.")
+    options: dict[str, Axis[Scalar]] = Field(default_factory=dict, description="Further fio options as they are; a list is an axis.")
+
+
+class Workload(Model):
+    """One workload: exactly one kind."""
+
+    name: str | None = Field(default=None, description="Name in tables; default: made from the axes.")
+    fio: FioWorkload | None = Field(default=None, description="A matrix of fio jobs.")
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Workload:
+        if self.fio is None:
+            raise ValueError("a workload needs its kind; known: fio")
+        return self
+
+
+class Blocks(Model):
+    """How many blocks are run."""
+
+    pilot: int = Field(default=5, ge=2, description="Blocks before the number of blocks is computed.")
+    minimum: int = Field(default=5, ge=1, description="Never fewer blocks than this.")
+    maximum: int = Field(default=30, ge=1, description="Never more blocks than this.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Blocks:
+        if self.maximum < max(self.minimum, self.pilot):
+            raise ValueError(f"maximum {self.maximum} is below minimum {self.minimum} or pilot {self.pilot}")
+        return self
+
+
+Metric = Literal["bandwidth", "iops", "latency-mean", "latency-p50", "latency-p95", "latency-p99"]
+
+
+class Measure(Model):
+    """Measurement rules, fixed before the first attempt."""
+
+    metric: Metric = Field(default="bandwidth", description="What candidates are compared by.")
+    blocks: Blocks = Field(default_factory=Blocks, description="How many blocks are run.")
+    half_width: Fraction = Field(default=0.05, gt=0, description="Wanted relative half-width of each cell's interval.")
+    confidence: Fraction = Field(default=0.95, gt=0.5, lt=1, description="Confidence of intervals.")
+    margin: Fraction = Field(default=0.05, gt=0, description="Differences below this are called equivalent.")
+    correction: Literal["holm", "benjamini-hochberg"] = Field(default="holm", description="Multiple-comparison control over the matrix.")
+    budget: Seconds | None = Field(default=None, description="Time for the whole study; no new block starts that would exceed it.")
+    seed: int | None = Field(default=None, ge=0, lt=1 << 63, description="Seed of block orders and data; default: drawn and stored.")
+    aa: Literal["shared", "own", "none"] = Field(
+        default="shared",
+        description="A/A pair: the first candidate a second time under another label, on the same deployment (shared), "
+        "on a deployment of its own (own), or not at all.",
+    )
+    null: bool = Field(default=True, description="Run fio's null engine as harness floor.")
+    retries: int = Field(default=1, ge=0, le=5, description="Further tries of a void or failed attempt within its block.")
+    deadline: Annotated[Seconds, Field(gt=0)] = Field(default=120.0, description="Time beyond the runtime after which an attempt is killed and counted as failed.")
+    ram_factor: float = Field(default=2.0, gt=0, description="Check W1: data set must be at least this many times the memory when buffered and not proven cold.")
+
+
+class Study(Model):
+    """One declared experiment."""
+
+    study: str = Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Name of the study.")
+    question: str = Field(default="", description="What the study is to answer; shown on page one.")
+    source: str = Field(default="", description="Where the design comes from, e.g. a paper's table.")
+    lab: Lab = Field(default_factory=Lab, description="Hosts, disks and network.")
+    candidates: list[Annotated[Candidate, BeforeValidator(_parse_candidate)]] = Field(min_length=1, description="What is compared.")
+    workloads: list[Workload] = Field(min_length=1, description="What is done to each candidate.")
+    measure: Measure = Field(default_factory=Measure, description="Measurement rules.")
+
+
+class FioPoint(Model):
+    """One point of a fio matrix: no lists, sizes resolved, ready to be written as a job file. Sizes in bytes."""
+
+    kind: Literal["fio"] = "fio"
+    pattern: Pattern
+    block_size: int
+    threads: int
+    iodepth: int
+    engine: Engine
+    size: int  # bytes per thread
+    runtime: float  # seconds
+    ramp: float  # seconds
+    time_based: bool
+    direct: bool
+    cache: Literal["cold", "warm", "any"]
+    fsync: int
+    fdatasync: int
+    end_fsync: bool
+    rate: int | None  # bytes per second per thread and direction
+    read_share: float
+    verify: VerifyMethod
+    clients: int
+    options: dict[str, Annotated[Scalar, PlainSerializer(lambda v: v)]] = {}
+
+    @property
+    def reads(self) -> bool:
+        """Whether the pattern reads."""
+        return self.pattern in ("read", "randread", "rw", "randrw")
+
+    @property
+    def writes(self) -> bool:
+        """Whether the pattern writes."""
+        return self.pattern in ("write", "randwrite", "rw", "randrw")
+
+    @property
+    def dataset_bytes(self) -> int:
+        """Bytes of all files of all clients."""
+        return self.size * self.threads * self.clients

@@ -58,11 +58,15 @@ class Host(Protocol):
 
     name: str
 
-    def run(self, argv: Sequence[str], *, timeout_seconds: float = 60.0, input_bytes: bytes | None = None) -> Completed:
+    def run(
+        self, argv: Sequence[str], *, timeout_seconds: float = 60.0, input_bytes: bytes | None = None
+    ) -> Completed:
         """Run to the end; never raises for a non-zero exit, raises HostError when the program is missing."""
         ...
 
-    def spawn(self, argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Process:
+    def spawn(
+        self, argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
+    ) -> Process:
         """Start a process that dies with Assay."""
         ...
 
@@ -121,20 +125,30 @@ class LocalHost:
     def __init__(self, name: str = "localhost") -> None:
         self.name = name
 
-    def run(self, argv: Sequence[str], *, timeout_seconds: float = 60.0, input_bytes: bytes | None = None) -> Completed:
+    def run(
+        self, argv: Sequence[str], *, timeout_seconds: float = 60.0, input_bytes: bytes | None = None
+    ) -> Completed:
         """See :class:`Host`."""
         started_at = time.time()
         try:
             done = subprocess.run(
-                list(argv), input=input_bytes, capture_output=True, timeout=timeout_seconds, check=False,
+                list(argv),
+                input=input_bytes,
+                capture_output=True,
+                timeout=timeout_seconds,
+                check=False,
                 stdin=subprocess.DEVNULL if input_bytes is None else None,
             )
             return Completed(tuple(argv), done.returncode, done.stdout, done.stderr, started_at, time.time())
         except subprocess.TimeoutExpired as error:
-            return Completed(tuple(argv), None, error.stdout or b"", error.stderr or b"", started_at, time.time())
+            return Completed(
+                tuple(argv), None, error.stdout or b"", error.stderr or b"", started_at, time.time()
+            )
         except OSError as error:
             raise HostError(f"cannot start {argv[0]}: {error}") from error
 
-    def spawn(self, argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> LocalProcess:
+    def spawn(
+        self, argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
+    ) -> LocalProcess:
         """See :class:`Host`."""
         return LocalProcess(argv, cwd, env)

@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Float, ForeignKey, Index, Integer, MetaData, String, Text, UniqueConstraint
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Text,
+    UniqueConstraint,
+)
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 _NAMING = {
@@ -22,7 +33,13 @@ class Base(DeclarativeBase):
     """Declarative base with stable constraint names, which migrations need."""
 
     metadata = MetaData(naming_convention=_NAMING)
-    type_annotation_map = {dict[str, Any]: JSON, list[Any]: JSON, str: Text, float: Float(53), int: BigInteger}
+    type_annotation_map = {
+        dict[str, Any]: JSON,
+        list[Any]: JSON,
+        str: Text,
+        float: Float(53),
+        int: BigInteger,
+    }
 
 
 class StudyRow(Base):

@@ -58,15 +58,11 @@ class Host(Protocol):
 
     name: str
 
-    def run(
-        self, argv: Sequence[str], *, timeout_seconds: float = 60.0, input_bytes: bytes | None = None
-    ) -> Completed:
+    def run(self, argv: Sequence[str], *, timeout_seconds: float = 60.0, input_bytes: bytes | None = None) -> Completed:
         """Run to the end; never raises for a non-zero exit, raises HostError when the program is missing."""
         ...
 
-    def spawn(
-        self, argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
-    ) -> Process:
+    def spawn(self, argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Process:
         """Start a process that dies with Assay."""
         ...
 
@@ -125,9 +121,7 @@ class LocalHost:
     def __init__(self, name: str = "localhost") -> None:
         self.name = name
 
-    def run(
-        self, argv: Sequence[str], *, timeout_seconds: float = 60.0, input_bytes: bytes | None = None
-    ) -> Completed:
+    def run(self, argv: Sequence[str], *, timeout_seconds: float = 60.0, input_bytes: bytes | None = None) -> Completed:
         """See :class:`Host`."""
         started_at = time.time()
         try:
@@ -141,9 +135,7 @@ class LocalHost:
             )
             return Completed(tuple(argv), done.returncode, done.stdout, done.stderr, started_at, time.time())
         except subprocess.TimeoutExpired as error:
-            return Completed(
-                tuple(argv), None, error.stdout or b"", error.stderr or b"", started_at, time.time()
-            )
+            return Completed(tuple(argv), None, error.stdout or b"", error.stderr or b"", started_at, time.time())
         except OSError as error:
             raise HostError(f"cannot start {argv[0]}: {error}") from error
 

@@ -70,7 +70,7 @@ class Counts:
 
 def count_studies(ledger: Ledger, study_id: str | None = None) -> list[Counts]:
     """Counts for one study or all, newest first; one grouped query, whatever the number of attempts."""
-    with ledger.session() as session:
+    with ledger.reading() as session:
         chosen = select(StudyRow).order_by(StudyRow.created_at.desc())
         grouped = select(AttemptRow.study_id, AttemptRow.status, AttemptRow.verdict, func.count()).group_by(
             AttemptRow.study_id, AttemptRow.status, AttemptRow.verdict
@@ -105,7 +105,7 @@ def load_study(ledger: Ledger, study_id: str) -> StudyData:
 
     import polars as pl
 
-    with ledger.session() as session:
+    with ledger.reading() as session:
         study = session.get(StudyRow, study_id)
         if study is None:
             raise KeyError(study_id)
@@ -167,7 +167,7 @@ def load_study(ledger: Ledger, study_id: str) -> StudyData:
     hashes = {a[0]: a[-1] for a in found}
 
     def evidence(attempt_id: str) -> AttemptEvidence:
-        with ledger.session() as session:
+        with ledger.reading() as session:
             return AttemptEvidence.model_validate(session.get_one(AttemptRow, attempt_id).evidence)
 
     def samples(attempt_id: str) -> Samples | None:

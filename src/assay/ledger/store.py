@@ -65,12 +65,11 @@ class Ledger:
             else:
                 self.files = FileStore(data_directory() / "files")
             self.engine = _engine(self.url)
+            self._writer = self.engine.execution_options(assay_writes=True)
             with _one_at_a_time(self.files.root):
                 migrate(self.engine)
         except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
-            raise LedgerError(
-                f"ledger {self.url}: {error}; write for example sqlite:////path/ledger.db"
-            ) from None
+            raise LedgerError(f"ledger {self.url}: {error}; write for example sqlite:////path/ledger.db") from None
         except (DBAPIError, OSError) as error:
             raise LedgerError(f"ledger {self._shown_url}: {_first_line(error)}") from None
 
@@ -90,11 +89,22 @@ class Ledger:
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        """One transaction: committed at the end, rolled back on any exception. Raises LedgerError."""
-        with Session(self.engine, expire_on_commit=False) as session:
+        """One writing transaction: committed at the end, rolled back on any exception. Raises LedgerError."""
+        with self._session(self._writer) as session:
+            yield session
+            session.commit()
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """One reading transaction, a consistent view that never blocks a writer. Raises LedgerError."""
+        with self._session(self.engine) as session:
+            yield session
+
+    @contextmanager
+    def _session(self, engine: Engine) -> Iterator[Session]:
+        with Session(engine, expire_on_commit=False) as session:
             try:
                 yield session
-                session.commit()
             except DBAPIError as error:
                 session.rollback()
                 raise LedgerError(f"ledger {self._shown_url}: {_first_line(error)}") from error
@@ -118,7 +128,7 @@ class Ledger:
 
     def find_study(self, key: str) -> StudyRow | None:
         """The study of that id (or unique beginning of at least 4 characters), else the newest of that name."""
-        with self.session() as session:
+        with self.reading() as session:
             if row := session.get(StudyRow, key):
                 return row
             named = session.scalars(
@@ -133,7 +143,7 @@ class Ledger:
 
     def find_declared(self, declaration_hash: str) -> StudyRow | None:
         """The newest study with that declaration."""
-        with self.session() as session:
+        with self.reading() as session:
             return session.scalars(
                 select(StudyRow)
                 .where(StudyRow.declaration_hash == declaration_hash)
@@ -143,7 +153,7 @@ class Ledger:
 
     def studies(self) -> list[StudyRow]:
         """All studies, newest first."""
-        with self.session() as session:
+        with self.reading() as session:
             return list(session.scalars(select(StudyRow).order_by(StudyRow.created_at.desc())))
 
     def set_state(self, study_id: str, state: str, outcome: str | None = None) -> None:
@@ -186,9 +196,7 @@ class Ledger:
         try:
             samples_hash = self.files.put_samples(samples) if samples and samples.clients else None
         except OSError as error:
-            raise LedgerError(
-                f"cannot keep samples in {self.files.root}: {error.strerror or error}"
-            ) from error
+            raise LedgerError(f"cannot keep samples in {self.files.root}: {error.strerror or error}") from error
         summary = evidence.summary
         figures: dict[str, float | None] = {}
         if summary is not None and summary.directions:
@@ -226,26 +234,20 @@ class Ledger:
         """Replace what is derived from attempts: comparisons and the verdicts on cells and study."""
         with self.session() as session:
             session.execute(delete(ComparisonRow).where(ComparisonRow.study_id == study_id))
-            session.execute(
-                delete(CheckRow).where(CheckRow.study_id == study_id, CheckRow.scope != "attempt")
-            )
+            session.execute(delete(CheckRow).where(CheckRow.study_id == study_id, CheckRow.scope != "attempt"))
             session.add_all([*comparisons, *checks])
 
     def add_event(self, study_id: str, kind: str, data: dict[str, Any]) -> None:
         """Append to the campaign's log. Only the holder of the study's lock may call this."""
         with self.session() as session:
             last = session.scalar(select(func.max(EventRow.sequence)).where(EventRow.study_id == study_id))
-            session.add(
-                EventRow(study_id=study_id, sequence=(last or 0) + 1, at=time.time(), kind=kind, data=data)
-            )
+            session.add(EventRow(study_id=study_id, sequence=(last or 0) + 1, at=time.time(), kind=kind, data=data))
 
     def events(self, study_id: str) -> list[EventRow]:
         """The campaign's log in order."""
-        with self.session() as session:
+        with self.reading() as session:
             return list(
-                session.scalars(
-                    select(EventRow).where(EventRow.study_id == study_id).order_by(EventRow.sequence)
-                )
+                session.scalars(select(EventRow).where(EventRow.study_id == study_id).order_by(EventRow.sequence))
             )
 
 
@@ -263,8 +265,9 @@ def _engine(url: str) -> Engine:
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Any) -> None:
-        # taking the write lock at once: a reader that becomes a writer later cannot wait, it gets SQLITE_BUSY
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        # a writer takes the lock at once: a reader that becomes a writer later cannot wait, it gets SQLITE_BUSY
+        writes = connection.get_execution_options().get("assay_writes", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
 
@@ -278,9 +281,7 @@ def _one_at_a_time(root: Path) -> Iterator[None]:
         with FileLock(root / "migrate.lock", timeout=BUSY_SECONDS):
             yield
     except Timeout:
-        raise LedgerError(
-            f"another process has been opening the ledger for {BUSY_SECONDS:.0f} s ({root})"
-        ) from None
+        raise LedgerError(f"another process has been opening the ledger for {BUSY_SECONDS:.0f} s ({root})") from None
 
 
 def _first_line(error: BaseException) -> str:

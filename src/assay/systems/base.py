@@ -5,21 +5,51 @@ A cell that needs a capability which the adapter lacks is *not applicable*: neve
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+from assay.lab.host import Host
+from assay.lab.registry import Lab
 from assay.model.evidence import ColdEvidence, DeviceCounters, DurabilityEvidence, SettleEvidence
+from assay.model.study import Disk
 
 
 class AdapterError(Exception):
     """A system could not be deployed, mounted or asked; the message is one clear line with what would help."""
 
 
+@dataclass(frozen=True)
+class Deployment:
+    """What an adapter is given: where to work and what to make. ``name`` is unique within the lab."""
+
+    name: str
+    layout: str  # what follows the system's name in system/layout, e.g. "ext4" or a directory
+    lab: Lab
+    host: Host
+    disk: Disk
+    tuning: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def slug(self) -> str:
+        """The name as a file name."""
+        return "".join(c if c.isalnum() or c in "-." else "-" for c in self.name).strip("-.")
+
+
 class SystemAdapter(Protocol):
     """The core: what every system can do."""
 
-    name: ClassVar[str]  # the first part of system/layout, e.g. "local"
+    system: ClassVar[str]  # the first part of system/layout, e.g. "local"
+    layouts: ClassVar[dict[str, str]]  # layout -> one line of description
+    tunables: ClassVar[dict[str, str]]  # tuning key -> one line of description
     directory: Path | None  # where it is mounted; None before mount and for targets without a file system
+
+    def __init__(self, deployment: Deployment) -> None: ...
+
+    @staticmethod
+    def preflight(layout: str, disk: Disk, dataset_bytes: int) -> None:
+        """Whether it could be deployed here with room for the data set; touches nothing. Raises AdapterError."""
+        ...
 
     def deploy(self) -> None:
         """Bring the system up. Raises AdapterError."""
@@ -38,7 +68,8 @@ class SystemAdapter(Protocol):
         ...
 
     def facts(self) -> dict[str, Any]:
-        """System version, layout, configuration and mount options, as found (for the closure)."""
+        """Version, layout, configuration and mount options as found: part of the closure, so nothing that differs
+        between two deployments of the same thing (device numbers, times, identifiers)."""
         ...
 
 
@@ -58,9 +89,9 @@ class Settles(Protocol):
 
 @runtime_checkable
 class CountsBytes(Protocol):
-    """Knows the bytes its devices have moved."""
+    """Knows the bytes its devices have moved; None when there is no device to ask."""
 
-    def counters(self) -> list[DeviceCounters]: ...
+    def counters(self) -> list[DeviceCounters] | None: ...
 
 
 @runtime_checkable
@@ -72,9 +103,9 @@ class HasDurability(Protocol):
 
 @runtime_checkable
 class HasHealth(Protocol):
-    """Can tell whether it is healthy."""
+    """Can tell whether it is healthy (None: cannot tell right now), with a detail for people."""
 
-    def health(self) -> tuple[bool, str]: ...
+    def health(self) -> tuple[bool | None, str]: ...
 
 
 CAPABILITIES: dict[str, type] = {
@@ -88,8 +119,8 @@ CAPABILITIES: dict[str, type] = {
 
 def capabilities(adapter: object) -> list[str]:
     """Names of the optional capabilities that an adapter (instance or class) has."""
-    return [name for name, protocol in CAPABILITIES.items() if all(hasattr(adapter, m) for m in _methods(protocol))]
-
-
-def _methods(protocol: type) -> list[str]:
-    return [m for m in vars(protocol) if not m.startswith("_")]
+    return [
+        name
+        for name, protocol in CAPABILITIES.items()
+        if all(hasattr(adapter, method) for method in vars(protocol) if not method.startswith("_"))
+    ]

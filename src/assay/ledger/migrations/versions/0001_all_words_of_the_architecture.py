@@ -40,9 +40,7 @@ def upgrade() -> None:
         sa.Column("stage", sa.String(length=8), nullable=False),
         sa.Column("cells", sa.JSON(), nullable=False),
         sa.Column("started_at", sa.Float(precision=53), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["study_id"], ["study.id"], name=op.f("fk_block_study_id_study"), ondelete="CASCADE"
-        ),
+        sa.ForeignKeyConstraint(["study_id"], ["study.id"], name=op.f("fk_block_study_id_study"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("study_id", "number", name=op.f("pk_block")),
     )
     op.create_table(
@@ -69,9 +67,7 @@ def upgrade() -> None:
         sa.Column("closure", sa.JSON(), nullable=False),
         sa.Column("closure_hash", sa.String(length=64), nullable=False),
         sa.Column("not_applicable", sa.Text(), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["study_id"], ["study.id"], name=op.f("fk_cell_study_id_study"), ondelete="CASCADE"
-        ),
+        sa.ForeignKeyConstraint(["study_id"], ["study.id"], name=op.f("fk_cell_study_id_study"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_cell")),
         sa.UniqueConstraint(
             "study_id", "candidate", "workload_id", name=op.f("uq_cell_study_id_candidate_workload_id")
@@ -121,9 +117,7 @@ def upgrade() -> None:
         sa.Column("at", sa.Float(precision=53), nullable=False),
         sa.Column("kind", sa.String(length=32), nullable=False),
         sa.Column("data", sa.JSON(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["study_id"], ["study.id"], name=op.f("fk_event_study_id_study"), ondelete="CASCADE"
-        ),
+        sa.ForeignKeyConstraint(["study_id"], ["study.id"], name=op.f("fk_event_study_id_study"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("study_id", "sequence", name=op.f("pk_event")),
     )
     op.create_table(
@@ -132,9 +126,7 @@ def upgrade() -> None:
         sa.Column("study_id", sa.String(length=16), nullable=False),
         sa.Column("kind", sa.String(length=16), nullable=False),
         sa.Column("shape", sa.JSON(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["study_id"], ["study.id"], name=op.f("fk_lab_study_id_study"), ondelete="CASCADE"
-        ),
+        sa.ForeignKeyConstraint(["study_id"], ["study.id"], name=op.f("fk_lab_study_id_study"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_lab")),
     )
     with op.batch_alter_table("lab", schema=None) as batch_op:
@@ -173,21 +165,13 @@ def upgrade() -> None:
         sa.Column("latency_p99", sa.Float(precision=53), nullable=True),
         sa.Column("evidence", sa.JSON(), nullable=False),
         sa.Column("samples_hash", sa.String(length=64), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["cell_id"], ["cell.id"], name=op.f("fk_attempt_cell_id_cell"), ondelete="CASCADE"
-        ),
-        sa.ForeignKeyConstraint(
-            ["study_id"], ["study.id"], name=op.f("fk_attempt_study_id_study"), ondelete="CASCADE"
-        ),
+        sa.ForeignKeyConstraint(["cell_id"], ["cell.id"], name=op.f("fk_attempt_cell_id_cell"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["study_id"], ["study.id"], name=op.f("fk_attempt_study_id_study"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_attempt")),
-        sa.UniqueConstraint(
-            "cell_id", "block", "try_number", name=op.f("uq_attempt_cell_id_block_try_number")
-        ),
+        sa.UniqueConstraint("cell_id", "block", "try_number", name=op.f("uq_attempt_cell_id_block_try_number")),
     )
     with op.batch_alter_table("attempt", schema=None) as batch_op:
-        batch_op.create_index(
-            "ix_attempt_study_id_status_verdict", ["study_id", "status", "verdict"], unique=False
-        )
+        batch_op.create_index("ix_attempt_study_id_status_verdict", ["study_id", "status", "verdict"], unique=False)
 
     op.create_table(
         "host",

@@ -1,0 +1,37 @@
+"""All systems by name."""
+
+from __future__ import annotations
+
+import difflib
+
+from assay.systems.base import AdapterError, SystemAdapter
+from assay.systems.floor import NullSystem, TmpfsSystem
+from assay.systems.local import LocalSystem
+from assay.systems.path import PathSystem
+
+SYSTEMS: dict[str, type[SystemAdapter]] = {
+    adapter.system: adapter for adapter in (LocalSystem, PathSystem, TmpfsSystem, NullSystem)
+}
+
+
+def find_system(candidate: str) -> tuple[type[SystemAdapter], str]:
+    """Adapter and layout of ``system/layout`` or ``path:DIR``. Raises AdapterError with the nearest known name."""
+    if candidate.startswith("path:"):
+        return SYSTEMS["path"], candidate.removeprefix("path:")
+    name, _, layout = candidate.partition("/")
+    known = [f"{s}/{layout}" if layout else s for s, a in SYSTEMS.items() if s != "path" for layout in a.layouts]
+    adapter = SYSTEMS.get(name)
+    if adapter is None or name == "path" or layout not in adapter.layouts:
+        near = difflib.get_close_matches(candidate, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}, path:DIR"
+        raise AdapterError(f"unknown candidate {candidate!r}; {hint}")
+    return adapter, layout
+
+
+def check_tuning(candidate: str, tuning: dict[str, object]) -> None:
+    """Raises AdapterError for a tuning key that the system does not know, with the known ones."""
+    adapter, _ = find_system(candidate)
+    for key in tuning:
+        if key not in adapter.tunables:
+            known = ", ".join(adapter.tunables) or "none"
+            raise AdapterError(f"{candidate} has no tuning {key!r}; known: {known}")

@@ -1,0 +1,139 @@
+"""Local file systems on loop-backed disks that Assay makes: the ceiling of anything distributed on this machine."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any, ClassVar
+
+from assay.lab.disks import attach_loop, make_backing_file, mount_entry
+from assay.lab.host import HostError
+from assay.lab.registry import LabError, loops_below, mounts_below
+from assay.model import units
+from assay.model.study import Disk
+from assay.systems.base import AdapterError, Deployment
+from assay.systems.mounted import MountedSystem, version_line
+
+_MKFS = {
+    # -E / -K: discarding the loop file would punch holes into it and charge the next writes for allocation
+    "ext4": ["mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
+    "xfs": ["mkfs.xfs", "-q", "-f", "-K"],
+    "btrfs": ["mkfs.btrfs", "-q", "-f", "-K"],
+}
+_PACKAGES = {"ext4": "e2fsprogs", "xfs": "xfsprogs", "btrfs": "btrfs-progs"}
+_VERSION = {"ext4": ["mkfs.ext4", "-V"], "xfs": ["mkfs.xfs", "-V"], "btrfs": ["mkfs.btrfs", "--version"]}
+_LEAST_BYTES = 300 << 20  # mkfs.xfs refuses less
+
+
+class LocalSystem(MountedSystem):
+    """``local/ext4``, ``local/xfs``, ``local/btrfs``."""
+
+    system: ClassVar[str] = "local"
+    layouts: ClassVar[dict[str, str]] = {
+        "ext4": "ext4 on a loop-backed disk of its own",
+        "xfs": "XFS on a loop-backed disk of its own",
+        "btrfs": "btrfs on a loop-backed disk of its own",
+    }
+    tunables: ClassVar[dict[str, str]] = {
+        "mkfs": "further arguments of mkfs, for example '-m reflink=0'",
+        "mount": "mount options, for example 'noatime,compress=zstd'",
+    }
+
+    @staticmethod
+    def preflight(layout: str, disk: Disk, dataset_bytes: int) -> None:
+        """See SystemAdapter: root, mkfs there, disk large enough for the data set."""
+        if os.geteuid() != 0:
+            raise AdapterError(f"local/{layout} needs root (loop devices, mount); run as root or use path:DIR")
+        if shutil.which(_MKFS[layout][0], path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is None:
+            raise AdapterError(
+                f"{_MKFS[layout][0]} is missing; install it with: apt-get install -y {_PACKAGES[layout]}"
+            )
+        if disk.size < _LEAST_BYTES:
+            raise AdapterError(
+                f"a disk of {units.format_bytes(disk.size)} is too small for {layout}; at least 300MiB are needed"
+            )
+        # metadata, journal and copy-on-write need room; check W5 wants at most 90 % full
+        if dataset_bytes * 1.15 + (128 << 20) > disk.size:
+            raise AdapterError(
+                f"local/{layout}: the data set of {units.format_bytes(dataset_bytes)} needs a disk of at least "
+                f"{dataset_bytes * 1.15 / (1 << 30) + 0.13:.2f}GiB, lab.disk.size is {units.format_bytes(disk.size)}"
+            )
+
+    def __init__(self, deployment: Deployment) -> None:
+        super().__init__(deployment)
+        base = deployment.lab.directory
+        if deployment.disk.directory is not None:
+            base = Path(deployment.disk.directory).absolute() / f"assay-{deployment.lab.id}"
+        self._base = base
+        self._backing = base / f"{deployment.slug}.img"
+        self._point = deployment.lab.directory / "mnt" / deployment.slug
+        self._device_path: str | None = None
+
+    def deploy(self) -> None:
+        """Make the disk, attach it, make the file system."""
+        layout, host = self.deployment.layout, self.deployment.host
+        try:
+            if self._base != self.deployment.lab.directory:
+                self.deployment.lab.make_directory(self._base)
+            make_backing_file(self._backing, self.deployment.disk.size, self.deployment.disk.fill)
+            self._device_path = attach_loop(host, self._backing)
+            extra = shlex.split(str(self.deployment.tuning.get("mkfs", "")))
+            host.run([*_MKFS[layout], *extra, self._device_path], timeout_seconds=300).must(f"making {layout}")
+        except (LabError, HostError, ValueError) as error:
+            self.destroy()
+            raise AdapterError(f"{self.deployment.name}: {error}") from None
+
+    def mount(self) -> None:
+        """Mount it and prove that the mount is this loop device with this file system."""
+        assert self._device_path is not None
+        options = str(self.deployment.tuning.get("mount", ""))
+        self._point.mkdir(parents=True, exist_ok=True)
+        argv = ["mount", "-t", self.deployment.layout]
+        argv += ["-o", options] if options else []
+        try:
+            self.deployment.host.run([*argv, self._device_path, str(self._point)]).must("mounting")
+        except HostError as error:
+            raise AdapterError(f"{self.deployment.name}: {error}") from None
+        # from here on the kernel detaches the loop device by itself when the mount goes
+        self.deployment.host.run(["losetup", "--detach", self._device_path])
+        entry = mount_entry(self._point)
+        if entry is None or entry["point"] != str(self._point) or entry["source"] != self._device_path:
+            raise AdapterError(f"{self.deployment.name}: {self._point} is not the mount that was made: {entry}")
+        self.directory = self._point
+
+    def unmount(self) -> None:
+        """See SystemAdapter."""
+        self.directory = None
+        if mounts_below(self._point):
+            self.deployment.host.run(["umount", str(self._point)], timeout_seconds=120)
+
+    def destroy(self) -> None:
+        """Detach the disk and remove its file."""
+        self.unmount()
+        for device in loops_below(self._backing.parent):
+            if self._device_path == device:
+                self.deployment.host.run(["losetup", "--detach", device])
+        self._backing.unlink(missing_ok=True)
+
+    def facts(self) -> dict[str, Any]:
+        """See SystemAdapter. The file system's code is the kernel's, its shape is mkfs's."""
+        layout = self.deployment.layout
+        return {
+            "system": f"local/{layout}",
+            "version": f"Linux {os.uname().release}",
+            "mkfs": version_line(self.deployment, _VERSION[layout]),
+            "mkfs_arguments": " ".join([*_MKFS[layout][1:], str(self.deployment.tuning.get("mkfs", ""))]).strip(),
+            "mount": self.mount_facts(),
+            "disk": self.deployment.disk.model_dump(mode="json", exclude={"directory"}),
+        }
+
+    def health(self) -> tuple[bool | None, str]:
+        """As for any mount, and no error counted by the file system itself."""
+        healthy, detail = super().health()
+        if healthy and self._device_path is not None:
+            errors = Path(f"/sys/fs/ext4/{Path(self._device_path).name}/errors_count")
+            if errors.exists() and (count := int(errors.read_text())):
+                return False, f"ext4 has counted {count} errors"
+        return healthy, detail

@@ -176,7 +176,7 @@ class Floor:
 class Winner:
     """The best candidate of one point, if the data can tell.
 
-    winner: better than all others. tie: equivalent to ``tied``, better than the rest. undecided: the contenders
+    winner: better than all others. tie: equivalent to ``tied``, better than the rest. undecided: contenders
     were not shown to be worse than the best estimate. alone: nothing to compare with. none: no usable value.
     """
 

@@ -1,0 +1,272 @@
+"""Chart definitions, one function per chart, used alike for HTML, PNG and SVG.
+
+A function takes rows of :mod:`assay.report.frames` and a :class:`Palette` and returns an Altair chart; no data are
+computed here. Every axis has its unit in the title. Types are always explicit because rows are embedded as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import altair as alt
+
+Row = dict[str, Any]
+
+#: Okabe and Ito's colours, distinct for colour-blind readers; then three more for large studies.
+COLOURS = (
+    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8A7FC7", "#B8A100", "#7A8A99", "#A0522D",
+)  # fmt: skip
+DECISION_COLOURS = {
+    "faster": "#009E73",
+    "better": "#009E73",
+    "equivalent": "#0072B2",
+    "undecided": "#8A8F98",
+    "slower": "#D55E00",
+    "worse": "#D55E00",
+}
+DECISION_SHAPES = {
+    "faster": "triangle-up",
+    "better": "triangle-up",
+    "equivalent": "square",
+    "undecided": "circle",
+    "slower": "triangle-down",
+    "worse": "triangle-down",
+}
+UNDECIDED = "#C9CDD3"
+TIE = "#A9D6E5"
+PANEL = 270  # width of a panel, pixels
+COLUMNS = 3
+
+
+@dataclass(frozen=True)
+class Palette:
+    """One colour per candidate, the same in all charts."""
+
+    candidates: tuple[str, ...]
+
+    def colour_of(self, candidate: str) -> str:
+        """The candidate's colour."""
+        return COLOURS[self.candidates.index(candidate) % len(COLOURS)]
+
+    @property
+    def scale(self) -> alt.Scale:
+        """Altair scale from candidate to colour."""
+        return alt.Scale(domain=list(self.candidates), range=[self.colour_of(c) for c in self.candidates])
+
+    def colour(self, legend: str = "Candidate") -> alt.Color:
+        """Encoding of the field ``candidate``."""
+        return alt.Color("candidate:N", scale=self.scale, legend=alt.Legend(title=legend, orient="top", labelLimit=320))
+
+
+def _ordered(rows: Sequence[Row], label: str, by: str) -> list[str]:
+    return [text for _, text in sorted({(row[by], row[label]) for row in rows})]
+
+
+def _data(rows: Sequence[Row]) -> alt.InlineData:
+    return alt.InlineData(values=list(rows))
+
+
+def bandwidth_bars(rows: Sequence[Row], palette: Palette) -> alt.TopLevelMixin:
+    """Bars per block size, one panel per number of threads, as the papers draw them; whiskers are intervals."""
+    blocks = _ordered(rows, "block", "block_size")
+    x = alt.X("block:N", sort=blocks, title="Block size", axis=alt.Axis(labelAngle=0))
+    offset = alt.XOffset("candidate:N", sort=list(palette.candidates))
+    base = alt.Chart().encode(x=x, xOffset=offset)
+    drawn = base.mark_bar(cornerRadiusEnd=2).encode(
+        y=alt.Y("value:Q", title="Bandwidth (MB/s)", scale=alt.Scale(zero=True)),
+        color=palette.colour(),
+        tooltip=[
+            alt.Tooltip("candidate:N", title="Candidate"),
+            alt.Tooltip("block:N", title="Block size"),
+            alt.Tooltip("threads:Q", title="Threads"),
+            alt.Tooltip("value:Q", title="Bandwidth, MB/s", format=",.4~g"),
+            alt.Tooltip("low:Q", title="from", format=",.4~g"),
+            alt.Tooltip("high:Q", title="to", format=",.4~g"),
+            alt.Tooltip("n:Q", title="Blocks"),
+            alt.Tooltip("verdict:N", title="Cell is"),
+        ],
+    )
+    whiskers = base.mark_rule(strokeWidth=1.5, color="#4A4F57").encode(
+        y=alt.Y("low:Q", title="Bandwidth (MB/s)"), y2="high:Q"
+    )
+    width = max(150, min(420, 26 * len(blocks) * max(1, len(palette.candidates))))
+    return (
+        alt.layer(drawn, whiskers, data=_data(rows))
+        .properties(width=width, height=190)
+        .facet(
+            facet=alt.Facet("threads:O", title=None, header=alt.Header(labelExpr="'Threads: ' + datum.value")),
+            columns=COLUMNS,
+        )
+        .resolve_scale(x="shared")
+    )
+
+
+def trend_lines(rows: Sequence[Row], palette: Palette, x_title: str) -> alt.TopLevelMixin:
+    """Bandwidth, IOPS and latency, one row of panels each, over threads or block size; both axes are logarithmic."""
+    panels = _ordered(rows, "panel", "order")
+    ticks = sorted({row["x"] for row in rows})
+    x = alt.X(
+        "x:Q",
+        title=x_title,
+        scale=alt.Scale(type="log", base=2, nice=False, padding=12),
+        axis=alt.Axis(values=ticks, format=",~g", labelOverlap=True),
+    )
+    # A row of panels per quantity: own y axis each, or milliseconds would share a scale with operations.
+    quantities = list(dict.fromkeys(row["quantity"] for row in rows))
+    stacked = []
+    for quantity in quantities:
+        own = [row for row in rows if row["quantity"] == quantity]
+        y = alt.Y("value:Q", title=quantity, scale=alt.Scale(type="log", nice=False, padding=12))
+        base = alt.Chart().encode(x=x, color=palette.colour())
+        lines = base.mark_line(strokeWidth=2).encode(y=y)
+        dots = base.mark_point(filled=True, size=42, opacity=1).encode(
+            y=y,
+            shape=alt.Shape("candidate:N", sort=list(palette.candidates), legend=None),
+            tooltip=[
+                alt.Tooltip("candidate:N", title="Candidate"),
+                alt.Tooltip("x:Q", title=x_title, format=",~g"),
+                alt.Tooltip("value:Q", title=quantity, format=",.4~g"),
+                alt.Tooltip("low:Q", title="from", format=",.4~g"),
+                alt.Tooltip("high:Q", title="to", format=",.4~g"),
+            ],
+        )
+        bars = base.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q", title=quantity), y2="high:Q")
+        stacked.append(
+            alt.layer(lines, bars, dots, data=_data(own))
+            .properties(width=210, height=150)
+            .facet(column=alt.Column("panel:N", sort=panels, title=None, header=alt.Header(labelFontWeight="bold")))
+        )
+    return alt.vconcat(*stacked)
+
+
+def _on(background: str) -> str:
+    red, green, blue = (int(background[i : i + 2], 16) for i in (1, 3, 5))
+    return "#14181F" if 0.299 * red + 0.587 * green + 0.114 * blue > 128 else "#FFFFFF"
+
+
+def winners_map(rows: Sequence[Row], palette: Palette) -> alt.TopLevelMixin:
+    """Who wins on which block size and number of threads; ties and undecided fields are told, never guessed."""
+    fills = {c: palette.colour_of(c) for c in palette.candidates} | {"tie": TIE, "undecided": UNDECIDED}
+    present = [name for name in fills if any(row["shown"] == name for row in rows)]
+    rows = [{**row, "ink": _on(fills[row["shown"]])} for row in rows]
+    longest = max(len(row["text"]) for row in rows)
+    cell = max(74, min(190, 7 * longest + 16))
+    blocks, threads = _ordered(rows, "block", "block_size"), sorted({row["threads"] for row in rows})
+    base = alt.Chart().encode(
+        x=alt.X("block:N", sort=blocks, title="Block size", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("threads:O", title="Threads", sort="descending"),
+        tooltip=[
+            alt.Tooltip("text:N", title="Best"),
+            alt.Tooltip("kind:N", title="Kind"),
+            alt.Tooltip("block:N", title="Block size"),
+            alt.Tooltip("threads:O", title="Threads"),
+        ],
+    )
+    fields = base.mark_rect(stroke="#FFFFFF", strokeWidth=2, cornerRadius=3).encode(
+        color=alt.Color(
+            "shown:N",
+            scale=alt.Scale(domain=present, range=[fills[name] for name in present]),
+            legend=alt.Legend(title="Best candidate", orient="top", labelLimit=320),
+        )
+    )
+    words = base.mark_text(fontSize=11, limit=cell - 6, fontWeight="bold").encode(
+        text="text:N", color=alt.Color("ink:N", scale=None)
+    )
+    chart = alt.layer(fields, words, data=_data(rows)).properties(
+        width=cell * len(blocks), height=max(40, 34 * len(threads))
+    )
+    columns = max(1, min(COLUMNS, 900 // (cell * len(blocks) + 60)))
+    header = alt.Header(labelFontWeight="bold")
+    return chart.facet(facet=alt.Facet("group:N", title=None, sort=None, header=header), columns=columns)
+
+
+def ratio_plot(rows: Sequence[Row], margin: float, title: str) -> alt.TopLevelMixin:
+    """Ratios with their intervals around 1, the margin of equivalence shaded; one panel per pair."""
+    present = [d for d in DECISION_COLOURS if any(row["decision"] == d for row in rows)]
+    order = list(dict.fromkeys(row["point"] for row in rows))
+    band = {"from": 1 / (1 + margin), "to": 1 + margin}
+    y = alt.Y("point:N", sort=order, title=None, axis=alt.Axis(labelLimit=230, grid=True))
+    x = alt.X("ratio:Q", title=title, scale=alt.Scale(type="log", nice=False, padding=10), axis=alt.Axis(format="~g"))
+    shade = (
+        alt.Chart()
+        .transform_calculate(band_from=str(band["from"]), band_to=str(band["to"]))
+        .mark_bar(color="#0072B2", opacity=0.10, height=alt.RelativeBandSize(band=1.0))
+        .encode(y=y, x=alt.X("band_from:Q", title=title), x2="band_to:Q")
+    )
+    one = alt.Chart().mark_rule(strokeDash=[4, 3], color="#8A8F98").encode(x=alt.datum(1, type="quantitative"))
+    colour = alt.Color(
+        "decision:N",
+        scale=alt.Scale(domain=present, range=[DECISION_COLOURS[d] for d in present]),
+        legend=alt.Legend(title="Decision", orient="top"),
+    )
+    shape = alt.Shape(
+        "decision:N", scale=alt.Scale(domain=present, range=[DECISION_SHAPES[d] for d in present]), legend=None
+    )
+    base = alt.Chart().encode(y=y, color=colour)
+    spans = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=title), x2="high:Q")
+    dots = base.mark_point(filled=True, size=70, opacity=1).encode(
+        x=x,
+        shape=shape,
+        tooltip=[
+            alt.Tooltip("point:N", title="Point"),
+            alt.Tooltip("ratio:Q", title="Ratio", format=".3f"),
+            alt.Tooltip("low:Q", title="from", format=".3f"),
+            alt.Tooltip("high:Q", title="to", format=".3f"),
+            alt.Tooltip("decision:N", title="Decision"),
+            alt.Tooltip("n:Q", title="Blocks"),
+        ],
+    )
+    chart = alt.layer(shade, one, spans, dots, data=_data(rows)).properties(width=340, height=max(60, 20 * len(order)))
+    return chart.facet(
+        facet=alt.Facet("pair:N", title=None, sort=None, header=alt.Header(labelFontWeight="bold")), columns=2
+    )
+
+
+def time_series(rows: Sequence[Row], palette: Palette) -> alt.TopLevelMixin:
+    """Bandwidth over time of one attempt per cell; thick inside the steady window, faint outside."""
+    order = list(dict.fromkeys(row["point"] for row in rows))
+    x = alt.X("t:Q", title="Time since start (s)")
+    y = alt.Y("v:Q", title="Bandwidth (MB/s)", scale=alt.Scale(zero=True))
+    base = alt.Chart().encode(x=x, y=y, color=palette.colour())
+    whole = base.mark_line(strokeWidth=1, opacity=0.45)
+    steady = base.transform_filter("datum.steady").mark_line(strokeWidth=2.6)
+    start = (
+        alt.Chart()
+        .transform_filter("datum.steady")
+        .mark_rule(strokeDash=[3, 3], opacity=0.7)
+        .encode(x=alt.X("min(t):Q", title="Time since start (s)"), color=palette.colour())
+    )
+    return _panels(alt.layer(whole, steady, start, data=_data(rows)), order, independent="y")
+
+
+def latency_curves(rows: Sequence[Row], palette: Palette) -> alt.TopLevelMixin:
+    """Cumulative distribution of latency (merged histograms of all clients), logarithmic in time."""
+    order = list(dict.fromkeys(row["point"] for row in rows))
+    directions = sorted({row["direction"] for row in rows})
+    chart = (
+        alt.Chart(_data(rows))
+        .mark_line(interpolate="step-after", strokeWidth=2)
+        .encode(
+            x=alt.X("ms:Q", title="Latency (ms)", scale=alt.Scale(type="log", nice=False), axis=alt.Axis(format="~g")),
+            y=alt.Y("share:Q", title="Operations up to it", axis=alt.Axis(format=".0%")),
+            color=palette.colour(),
+            strokeDash=alt.StrokeDash(
+                "direction:N",
+                sort=directions,
+                legend=alt.Legend(title="Direction", orient="top") if len(directions) > 1 else None,
+            ),
+        )
+    )
+    return _panels(chart, order, independent="x")
+
+
+def _panels(chart: alt.Chart | alt.LayerChart, order: list[str], independent: Literal["x", "y"]) -> alt.TopLevelMixin:
+    header = alt.Header(labelFontWeight="bold", labelLimit=PANEL)
+    faceted = chart.properties(width=PANEL, height=150).facet(
+        facet=alt.Facet("point:N", title=None, sort=order, header=header), columns=COLUMNS
+    )
+    if independent == "x":
+        return faceted.resolve_scale(x="independent")
+    return faceted.resolve_scale(y="independent")

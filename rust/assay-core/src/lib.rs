@@ -1,1 +1,4 @@
-//! Pure computation for Assay's hot paths.
+//! Pure computation for Assay's hot paths: no Python, no I/O.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod histogram;

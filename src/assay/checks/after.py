@@ -1,0 +1,381 @@
+"""Rules about the results: counts agree, aggregates are recomputed, series and repeats are looked at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.checks.common import (
+    DEVICELESS,
+    DIRECTIONS,
+    NULL,
+    Outcome,
+    delivered,
+    device_bytes,
+    fio_point,
+    in_flight,
+    invalid,
+    judge,
+    not_applicable,
+    percent,
+    size,
+    unknown,
+    valid,
+)
+from assay.checks.registry import Scope, Weight, rule
+from assay.checks.subjects import AttemptSubject, CellSubject
+from assay.model.evidence import AttemptEvidence, AttemptStatus, Direction, DirectionSummary, Samples, SteadyEvidence
+
+FloatArray = NDArray[np.float64]
+
+DEVICE_SLACK = 0.01
+COUNT_SLACK = 0.01
+FIGURE_SLACK = 0.01
+PERCENTILE_SLACK = 0.02
+TREND_ALPHA = 0.05
+TREND_EFFECT = 0.05
+STRAGGLER_SHARE = 0.10
+
+#: Options of fio that make the size of an operation vary.
+_VARYING_SIZES = frozenset({"bs", "bsrange", "blocksize_range", "bssplit", "bs_unaligned", "blocksize_unaligned"})
+
+
+@rule("A1", scope=Scope.ATTEMPT, weight=Weight.VOID, finished_only=True)
+def bytes_and_operations_agree(subject: AttemptSubject) -> Outcome:
+    """Operations times block size are the bytes, and for direct I/O the devices moved at least those bytes.
+
+    fio counts operations and bytes at different moments, so the two may differ by the operations in flight (threads
+    times I/O depth; measured with fio 3.33: one operation after a ramp). Device counters are a lower bound with 1 % for
+    rounding: replication and metadata only add. A candidate that has no counters is judged by the counts alone, and the
+    message says so.
+
+    Prevents: believing one counter. fio #1918 (aggregate miscalculated); a sparse or compressing back end that never
+    touches a device; riofs #6 (flush that does nothing).
+    """
+    evidence = subject.evidence
+    point = fio_point(evidence)
+    if not any(c.totals for c in evidence.clients):
+        return unknown("the load generators recorded no bytes and operations")
+    broken, missing = [], []
+    if not _VARYING_SIZES & point.options.keys():
+        slack = in_flight(point) * point.block_size
+        for client in evidence.clients:
+            for direction, total in client.totals.items():
+                if abs(total.operations * point.block_size - total.bytes) > slack:
+                    broken.append(
+                        f"{client.client}: {total.operations} {direction}s of {size(point.block_size)} are not the "
+                        f"{size(total.bytes)} reported"
+                    )
+    missing += [f"load generator {c.client} recorded nothing" for c in evidence.clients if not c.totals]
+    shown: dict[str, Any] = {}
+    words = "operations times block size are the bytes reported"
+    if point.direct and evidence.role not in DEVICELESS:
+        moved = device_bytes(evidence)
+        counted = evidence.before.devices or (evidence.after and evidence.after.devices)
+        if not isinstance(moved, str):
+            for direction in DIRECTIONS:
+                load = delivered(evidence, direction) or 0
+                shown[direction] = {"delivered_bytes": load, "device_bytes": moved.of(direction)}
+                if moved.of(direction) < (1 - DEVICE_SLACK) * load:
+                    verb = "wrote" if direction == "write" else "read"
+                    broken.append(f"devices {verb} {size(moved.of(direction))}, the load {size(load)} by direct I/O")
+            words += ", and the devices moved at least as many"
+        elif counted:
+            missing.append(moved)
+        else:
+            words += f" ({moved}, so they were not cross-checked)"
+    return judge(broken, missing, words, **shown)
+
+
+@rule("A2", scope=Scope.ATTEMPT, weight=Weight.VOID, finished_only=True)
+def aggregate_equals_raw(subject: AttemptSubject) -> Outcome:
+    """Totals of the summary are the sums over clients, and its percentiles those of the merged raw histograms.
+
+    Bytes and operations must be equal. Bandwidth and IOPS must lie (within 1 %) between total over longest run and sum
+    of the clients' rates. Percentiles are recomputed here with NumPy, not with the code that made the summary, and may
+    differ by one rank or 2 %. The histograms must hold as many samples as there were operations, within 1 % or the
+    operations in flight.
+
+    Prevents: wrong aggregates that nobody recomputes. fio #610, #1881 (aggregate vanishes with several jobs), #1918; IOR
+    #336: mdtest's mean and standard deviation were wrong for years.
+    """
+    evidence, samples = subject.evidence, subject.samples
+    summary = evidence.summary
+    if summary is None or not evidence.clients:
+        return unknown("there is no summary, or no client to recompute it from")
+    allowed = in_flight(fio_point(evidence)) * len(evidence.clients)
+    broken, missing = [], []
+    recomputed: dict[str, dict[str, float]] = {}
+    for direction in DIRECTIONS:
+        has_totals = any(direction in c.totals for c in evidence.clients)
+        shown = summary.directions.get(direction)
+        if shown is None:
+            if has_totals and delivered(evidence, direction):
+                broken.append(f"the summary lacks the {direction}s")
+            continue
+        if not has_totals:
+            broken.append(f"the summary has {direction}s that no load generator reported")
+            continue
+        broken += _wrong_totals(evidence, direction, shown)
+        if not shown.operations:
+            continue
+        latency, counts = _merged(samples, direction)
+        n = int(counts.sum())
+        if n == 0:
+            missing.append(f"raw histograms of the {direction}s were not recorded")
+            continue
+        if abs(n - shown.operations) > max(COUNT_SLACK * shown.operations, allowed):
+            broken.append(f"histograms hold {n} {direction}s, the summary {shown.operations}")
+        if not shown.latency_percentiles_seconds:
+            missing.append(f"the summary has no percentiles of the {direction}s")
+        recomputed[direction] = {}
+        for q, value in shown.latency_percentiles_seconds.items():
+            low, high = _percentile(latency, counts, float(q) / 100)
+            recomputed[direction][q] = high
+            if not (1 - PERCENTILE_SLACK) * low <= value <= (1 + PERCENTILE_SLACK) * high:
+                broken.append(f"p{q} of the {direction}s is {value:.4g} s in the summary, {high:.4g} s in the raw data")
+    if not summary.directions:
+        missing.append("the summary is empty")
+    fine = "sums over clients and percentiles of the merged histograms equal the summary"
+    return judge(broken, missing, fine, recomputed_percentiles_seconds=recomputed)
+
+
+def _wrong_totals(evidence: AttemptEvidence, direction: Direction, shown: DirectionSummary) -> list[str]:
+    totals = [c.totals[direction] for c in evidence.clients if direction in c.totals]
+    broken = []
+    for name, summed, stated in (
+        ("bytes", sum(t.bytes for t in totals), shown.bytes),
+        ("operations", sum(t.operations for t in totals), shown.operations),
+    ):
+        if summed != stated:
+            broken.append(f"{direction} {name} are {stated} in the summary, {summed} summed over clients")
+    longest = max(t.runtime_seconds for t in totals)
+    if longest > 0:
+        for name, amounts, stated in (
+            ("bandwidth", [float(t.bytes) for t in totals], shown.bandwidth_bytes_per_second),
+            ("IOPS", [float(t.operations) for t in totals], shown.iops),
+        ):
+            low = sum(amounts) / longest
+            high = sum(a / t.runtime_seconds for a, t in zip(amounts, totals, strict=True) if t.runtime_seconds > 0)
+            if not (1 - FIGURE_SLACK) * low <= stated <= (1 + FIGURE_SLACK) * high:
+                broken.append(f"{direction} {name} is {stated:.6g} in the summary, {low:.6g} from the clients")
+    operations = sum(t.operations for t in totals)
+    if operations:
+        mean = sum(t.latency_mean_seconds * t.operations for t in totals) / operations
+        if not math.isclose(mean, shown.latency_mean_seconds, rel_tol=FIGURE_SLACK):
+            stated = shown.latency_mean_seconds
+            broken.append(f"mean {direction} latency is {stated:.4g} s in the summary, {mean:.4g} s from the clients")
+    return broken
+
+
+def _merged(samples: Samples | None, direction: Direction) -> tuple[FloatArray, NDArray[np.int64]]:
+    """Latencies (seconds, ascending) and how often each was seen, over all clients."""
+    parts = [c.histograms[direction] for c in samples.clients if direction in c.histograms] if samples else []
+    if not parts:
+        return np.empty(0), np.empty(0, dtype=np.int64)
+    raw = np.concatenate([np.asarray(h.latency_ns, dtype=np.int64) for h in parts])
+    weights = np.concatenate([np.asarray(h.counts, dtype=np.int64) for h in parts])
+    values, where = np.unique(raw, return_inverse=True)
+    counts = np.zeros(values.size, dtype=np.int64)
+    np.add.at(counts, where, weights)
+    return values / 1e9, counts
+
+
+def _percentile(latency: FloatArray, counts: NDArray[np.int64], q: float) -> tuple[float, float]:
+    """The latencies of the ranks on either side of q (seconds): definitions of a percentile differ by one rank."""
+    ranks = np.cumsum(counts)
+    total = int(ranks[-1])
+    low, high = (min(max(math.floor(q * total) + step, 1), total) for step in (-1, 1))
+    return float(latency[np.searchsorted(ranks, low)]), float(latency[np.searchsorted(ranks, high)])
+
+
+@rule("A3", scope=Scope.ATTEMPT, weight=Weight.FLAG, finished_only=True)
+def steady_window_found(subject: AttemptSubject) -> Outcome:
+    """The bandwidth series has a steady window.
+
+    "No steady state" is a result, shown beside the figure, and excludes nothing.
+
+    Prevents: one number for a run that had two regimes, such as a burst buffer or an SSD cache that fills. SNIA's PTS
+    and mlcommons/endpoints report the steady part and the total together; Tarasov et al. show behaviour over time.
+    """
+    steady = _steady(subject)
+    if steady is None:
+        return unknown("the steady-state analysis was not done")
+    shown = steady.model_dump()
+    if steady.found:
+        window = f"from {steady.start_seconds:.3g} s to {steady.stop_seconds:.3g} s"
+        return valid(f"steady {window}", **shown)
+    return invalid(f"no steady state: {steady.reason or 'no reason was recorded'}", **shown)
+
+
+def _steady(subject: AttemptSubject) -> SteadyEvidence | None:
+    return subject.evidence.summary.steady if subject.evidence.summary else None
+
+
+@rule("A4", scope=Scope.ATTEMPT, weight=Weight.FLAG, finished_only=True)
+def no_trend(subject: AttemptSubject) -> Outcome:
+    """Within the examined window bandwidth has no trend that is both significant (p < 0.05) and at least 5 %.
+
+    The size of a significant trend is recomputed from the raw series: Sen's slope across the window over its mean.
+
+    Prevents: calling a slow drift steady. mlcommons/endpoints: "a lone CoV stopping rule converges even on a slowly
+    drifting series".
+    """
+    steady = _steady(subject)
+    if steady is None or steady.trend_p is None:
+        return unknown("the trend was not tested")
+    if steady.trend_p >= TREND_ALPHA:
+        return valid(f"no significant trend (p = {steady.trend_p:.2g})", trend_p=steady.trend_p)
+    seconds, values = _bandwidth_series(subject.samples)
+    stop = steady.stop_seconds if steady.stop_seconds > steady.start_seconds else math.inf
+    window = values[(seconds > steady.start_seconds) & (seconds <= stop + 1e-9)]
+    if window.size < 4 or window.mean() <= 0:
+        return unknown(
+            f"the trend is significant (p = {steady.trend_p:.2g}), but no series was recorded to tell its size"
+        )
+    from assay.stats import mann_kendall
+
+    change = mann_kendall(window, None).slope * (window.size - 1) / float(window.mean())
+    words = f"bandwidth changes by {percent(change)} across the window (p = {steady.trend_p:.2g})"
+    broken = [words] if abs(change) >= TREND_EFFECT else []
+    return judge(broken, [], f"{words}, less than {percent(TREND_EFFECT)}", trend_p=steady.trend_p, change=change)
+
+
+def _bandwidth_series(samples: Samples | None) -> tuple[FloatArray, FloatArray]:
+    """Ends of intervals (s) and bandwidth (bytes/s) summed over clients and directions."""
+    total: dict[float, float] = {}
+    for client in samples.clients if samples else []:
+        for series in client.series:
+            if series.quantity == "bandwidth" and series.interval_seconds > 0:
+                for second, value in zip(series.seconds, series.values, strict=True):
+                    end = round(second / series.interval_seconds) * series.interval_seconds
+                    total[end] = total.get(end, 0.0) + value
+    ends = sorted(total)
+    return np.array(ends, dtype=np.float64), np.array([total[e] for e in ends], dtype=np.float64)
+
+
+@rule("A5", scope=Scope.CELL, weight=Weight.FLAG)
+def no_outliers(subject: CellSubject) -> Outcome:
+    """No usable attempt lies more than 14.8 median absolute deviations from the median of its cell.
+
+    An outlier is named and stays in every figure. Fewer than 3 usable attempts leave the answer unknown.
+
+    Prevents: dropping what does not fit, and not noticing what does not fit. The threshold is hyperfine's
+    (`outlier_detection.rs`); pbench #2192 ("10 failures and 5 successes … could be a fluke") is what hidden attempts do.
+    """
+    from assay.stats import modified_z, outliers
+
+    def look(values: list[float]) -> Outcome:
+        scores, far = modified_z(values), outliers(values)
+        odd = [i for i, flag in enumerate(far) if flag]
+        words = [f"{subject.value_ids[i]} ({values[i]:.4g}, {scores[i]:+.3g} MAD)" for i in odd]
+        broken = [f"outliers, kept in every figure: {', '.join(words)}"] if odd else []
+        fine = f"none of {len(values)} attempts is an outlier"
+        return judge(broken, [], fine, outliers=[subject.value_ids[i] for i in odd], modified_z=scores)
+
+    return _of_repeats(subject, look)
+
+
+@rule("A6", scope=Scope.CELL, weight=Weight.FLAG)
+def first_not_slow(subject: CellSubject) -> Outcome:
+    """The first usable attempt is no outlier in the slow direction.
+
+    For latencies slow means large. Fewer than 3 usable attempts leave the answer unknown.
+
+    Prevents: counting a lazy mount, a lazy allocation or a cold cache as noise; hyperfine warns of a slow first run
+    apart from other outliers, because its cure differs (warm up, or prepare).
+    """
+    from assay.stats import slow_first
+
+    def look(values: list[float]) -> Outcome:
+        words = f"the first of {len(values)} attempts gave {values[0]:.4g}, the median is {np.median(values):.4g}"
+        slow = slow_first(values, larger_is_better=not subject.metric.startswith("latency"))
+        broken = [f"{words}: the first attempt was slow"] if slow else []
+        return judge(broken, [], words, first=values[0], median=np.median(values))
+
+    return _of_repeats(subject, look)
+
+
+def _of_repeats(subject: CellSubject, look: Callable[[list[float]], Outcome]) -> Outcome:
+    if len(subject.values) != len(subject.value_ids):
+        return unknown(f"{len(subject.values)} values, but {len(subject.value_ids)} attempt ids")
+    if len(subject.values) < 3:
+        return unknown(f"{len(subject.values)} usable attempts; at least 3 are needed")
+    return look(subject.values)
+
+
+@rule("A7", scope=Scope.ATTEMPT, weight=Weight.FLAG, finished_only=True)
+def percentiles_supported(subject: AttemptSubject) -> Outcome:
+    """At least 10 operations lie beyond every percentile that is shown: 1000 operations for p99, 10,000 for p99.9.
+
+    Prevents: calling a maximum a percentile; "a p99 of 64 samples is the maximum" (after Hoefler & Belli, SC'15).
+    """
+    from assay.stats import percentile_supported
+
+    summary = subject.evidence.summary
+    if summary is None or not any(d.latency_percentiles_seconds for d in summary.directions.values()):
+        return unknown("no percentiles were recorded")
+    counts = {name: d.operations for name, d in summary.directions.items()}
+    broken = []
+    for name, d in summary.directions.items():
+        thin = [q for q in d.latency_percentiles_seconds if not percentile_supported(d.operations, float(q) / 100)]
+        if thin:
+            broken.append(f"{d.operations} {name}s are too few for p{', p'.join(thin)}")
+    fine = f"{', '.join(f'{n} {name}s' for name, n in counts.items())} are enough for the percentiles shown"
+    return judge(broken, [], fine, operations=counts)
+
+
+@rule("A8", scope=Scope.ATTEMPT, weight=Weight.FLAG, finished_only=True)
+def no_stragglers(subject: AttemptSubject) -> Outcome:
+    """Between the first and the last thread, and the first and the last client, to be done lie at most 10 % of the run.
+
+    Prevents: an average over time in which part of the load had ended. elbencho shows first done and last done apart;
+    MLPerf Storage lets the slowest rank define duration and throughput.
+    """
+    clients = subject.evidence.clients
+    silent = [c.client for c in clients if not c.job_runtimes_seconds]
+    if silent or not clients:
+        return unknown(f"the run time of the threads of {', '.join(silent) or 'all clients'} was not recorded")
+    threads = [t for c in clients for t in c.job_runtimes_seconds]
+    run = max(threads)
+    if run <= 0:
+        return unknown("no thread ran for a measurable time")
+    if len(threads) == 1:
+        return not_applicable("only one thread")
+    gaps = {
+        "threads": run - min(threads),
+        "clients": max(c.ended_at for c in clients) - min(c.ended_at for c in clients),
+    }
+    broken = [
+        f"the last of the {what} was done {gap:.3g} s after the first, {percent(gap / run)} of the run"
+        for what, gap in gaps.items()
+        if gap > STRAGGLER_SHARE * run
+    ]
+    fine = f"first and last done lie {max(gaps.values()):.3g} s apart, {percent(max(gaps.values()) / run)} of the run"
+    return judge(broken, [], fine, gap_seconds=gaps, run_seconds=run)
+
+
+@rule("A9", scope=Scope.ATTEMPT, weight=Weight.VOID, not_for=NULL)
+def data_verified(subject: AttemptSubject) -> Outcome:
+    """Where verification was asked for, every load generator did it and found no error.
+
+    Prevents: a fast file system that returns the wrong bytes, and a verification that was asked for and never ran
+    (mlcommons/storage #866: a rule was dormant through a published round).
+    """
+    evidence = subject.evidence
+    method = fio_point(evidence).verify
+    if method == "none":
+        return not_applicable("verification was not asked for")
+    errors = {c.client: c.verify_errors for c in evidence.clients}
+    found = sum(n for n in errors.values() if n)
+    broken = [f"{found} blocks failed verification by {method}"] if found else []
+    if not broken and evidence.status is not AttemptStatus.FINISHED:
+        return not_applicable(f"the attempt is {evidence.status} and found no wrong data before it ended")
+    missing = [f"{name} did not report a verification" for name, n in errors.items() if n is None]
+    if not errors:
+        missing.append("no load generator's result was recorded")
+    return judge(broken, missing, f"all data verified by {method}", verify_errors=errors)

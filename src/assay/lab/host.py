@@ -118,8 +118,9 @@ class LocalProcess:
 class LocalHost:
     """This machine."""
 
-    def __init__(self, name: str = "localhost") -> None:
+    def __init__(self, name: str = "localhost", environment: Mapping[str, str] | None = None) -> None:
         self.name = name
+        self._environment = dict(environment or {})  # carries the lab's mark to every daemon and load generator
 
     def run(self, argv: Sequence[str], *, timeout_seconds: float = 60.0, input_bytes: bytes | None = None) -> Completed:
         """See :class:`Host`."""
@@ -143,4 +144,4 @@ class LocalHost:
         self, argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
     ) -> LocalProcess:
         """See :class:`Host`."""
-        return LocalProcess(argv, cwd, env)
+        return LocalProcess(argv, cwd, {**self._environment, **(env or {})})

@@ -163,7 +163,7 @@ class SteadyEvidence(Record):
     stop_seconds: float = 0.0
     reason: str = ""
     total_mean: float = 0.0  # bytes/s
-    steady_mean: float = 0.0  # bytes/s
+    steady_mean: float | None = None  # bytes/s; None without a steady state
     trend_p: float | None = None
     shift_p: float | None = None
     coefficient_of_variation: float | None = None
@@ -207,7 +207,11 @@ class Summary(Record):
     def percentile(self, q: str) -> float:
         """Seconds; the worse direction's percentile (a mixture of both would hide the slower); NaN if absent."""
         return max(
-            (d.latency_percentiles_seconds[q] for d in self.directions.values() if q in d.latency_percentiles_seconds),
+            (
+                d.latency_percentiles_seconds[q]
+                for d in self.directions.values()
+                if q in d.latency_percentiles_seconds
+            ),
             default=float("nan"),
         )
 

@@ -1,0 +1,108 @@
+"""Bringing a plan's candidates up and down: one deployment may serve several labels (A/A pair)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.lab.host import Host, HostError
+from assay.lab.registry import Lab, LabError
+from assay.model.evidence import DurabilityEvidence
+from assay.model.plan import Plan, PlannedCandidate, PlannedPoint, dataset_bytes
+from assay.model.study import Study
+from assay.systems.base import AdapterError, Deployment, HasDurability, SystemAdapter
+from assay.systems.catalogue import check_tuning, find_system
+from assay.workloads.base import Target, Workload, WorkloadError
+from assay.workloads.catalogue import make_workload
+
+PREPARE_DEADLINE_SECONDS = 3600.0
+
+
+@dataclass
+class Running:
+    """One deployed system. ``failure`` is why it cannot be used, empty when it can."""
+
+    name: str
+    adapter: SystemAdapter
+    target: Target
+    facts: dict[str, Any] = field(default_factory=dict)
+    durability: DurabilityEvidence | None = None
+    prepare_seconds: float = 0.0
+    failure: str = ""
+
+
+def preflight(study: Study, plan: Plan) -> None:
+    """All that can be told before anything is touched. Raises AdapterError with one clear line."""
+    bytes_needed = dataset_bytes(plan)
+    for candidate in plan.candidates:
+        check_tuning(candidate.system, dict(candidate.tuning))
+        adapter, layout = find_system(candidate.system)
+        adapter.preflight(layout, study.lab.disk, bytes_needed)
+
+
+def tool_facts(plan: Plan, host: Host) -> dict[str, Any]:
+    """Versions of the load generators on the client. Raises WorkloadError when one is missing."""
+    facts: dict[str, Any] = {}
+    for planned in plan.points:
+        facts |= make_workload(planned.point).facts([host])
+    return facts
+
+
+class Fleet:
+    """All deployments of a plan."""
+
+    def __init__(self, study: Study, plan: Plan, lab: Lab, host: Host) -> None:
+        self.study, self.plan, self.lab, self.host = study, plan, lab, host
+        self.running: dict[str, Running] = {}
+
+    def of(self, candidate: PlannedCandidate) -> Running:
+        """The deployment that serves a candidate; KeyError before :meth:`deploy`."""
+        return self.running[candidate.deployment]
+
+    def deploy(self, candidate: PlannedCandidate) -> Running:
+        """Deploy, mount, probe and fill with data. A failing system is a result: see ``Running.failure``."""
+        if candidate.deployment in self.running:
+            return self.running[candidate.deployment]
+        adapter_class, layout = find_system(candidate.system)
+        adapter = adapter_class(
+            Deployment(candidate.deployment, layout, self.lab, self.host, self.study.lab.disk, dict(candidate.tuning))
+        )
+        running = Running(candidate.deployment, adapter, Target(None, null=candidate.role == "null"))
+        self.running[candidate.deployment] = running
+        try:
+            adapter.deploy()
+            adapter.mount()
+            running.target = Target(adapter.directory, null=candidate.role == "null")
+            running.facts = adapter.facts()
+            if isinstance(adapter, HasDurability):
+                running.durability = adapter.probe_durability()
+            if not running.target.null:
+                started = time.monotonic()
+                self._prepare(running.target)
+                running.prepare_seconds = time.monotonic() - started
+        except (AdapterError, WorkloadError, LabError, HostError, OSError) as error:
+            running.failure = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return running
+
+    def _prepare(self, target: Target) -> None:
+        # the largest first: shorter points then find their region inside the files that are there
+        for planned in sorted(self.plan.points, key=_largest_first):
+            workload: Workload = make_workload(planned.point)
+            clients = [self.host] * planned.point.clients
+            workload.prepare(target, clients, self.plan.seed, PREPARE_DEADLINE_SECONDS)
+
+    def destroy(self) -> list[str]:
+        """Unmount and destroy everything; returns what went wrong, in words."""
+        problems = []
+        for running in self.running.values():
+            try:
+                running.adapter.unmount()
+                running.adapter.destroy()
+            except (AdapterError, LabError, HostError, OSError) as error:
+                problems.append(f"{running.name}: {error}")
+        return problems
+
+
+def _largest_first(planned: PlannedPoint) -> tuple[int, int, int]:
+    return (-planned.point.size, -planned.point.clients, -planned.point.threads)

@@ -9,7 +9,7 @@ from typing import Any
 from assay.lab.host import Host, HostError
 from assay.lab.registry import Lab, LabError
 from assay.model.evidence import DurabilityEvidence
-from assay.model.plan import Plan, PlannedCandidate, PlannedPoint, dataset_bytes
+from assay.model.plan import Plan, PlannedCandidate, PlannedPoint, dataset_bytes, disk_for
 from assay.model.study import Study
 from assay.systems.base import AdapterError, Deployment, HasDurability, SystemAdapter
 from assay.systems.catalogue import check_tuning, find_system
@@ -34,11 +34,11 @@ class Running:
 
 def preflight(study: Study, plan: Plan) -> None:
     """All that can be told before anything is touched. Raises AdapterError with one clear line."""
-    bytes_needed = dataset_bytes(plan)
+    bytes_needed, disk = dataset_bytes(plan), disk_for(study, plan)
     for candidate in plan.candidates:
         check_tuning(candidate.system, dict(candidate.tuning))
         adapter, layout = find_system(candidate.system)
-        adapter.preflight(layout, study.lab.disk, bytes_needed)
+        adapter.preflight(layout, disk, bytes_needed)
 
 
 def tool_facts(plan: Plan, host: Host) -> dict[str, Any]:
@@ -53,7 +53,8 @@ class Fleet:
     """All deployments of a plan."""
 
     def __init__(self, study: Study, plan: Plan, lab: Lab, host: Host) -> None:
-        self.study, self.plan, self.lab, self.host = study, plan, lab, host
+        self.plan, self.lab, self.host = plan, lab, host
+        self.disk = disk_for(study, plan)
         self.running: dict[str, Running] = {}
 
     def of(self, candidate: PlannedCandidate) -> Running:
@@ -66,7 +67,7 @@ class Fleet:
             return self.running[candidate.deployment]
         adapter_class, layout = find_system(candidate.system)
         adapter = adapter_class(
-            Deployment(candidate.deployment, layout, self.lab, self.host, self.study.lab.disk, dict(candidate.tuning))
+            Deployment(candidate.deployment, layout, self.lab, self.host, self.disk, dict(candidate.tuning))
         )
         running = Running(candidate.deployment, adapter, Target(None, null=candidate.role == "null"))
         self.running[candidate.deployment] = running

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -27,18 +28,27 @@ from assay.lab.registry import Lab, clean
 from assay.ledger.schema import AttemptRow, CandidateRow, CellRow, HostRow, LabRow, StudyRow, WorkloadRow
 from assay.ledger.store import Ledger
 from assay.model.evidence import AttemptEvidence, AttemptStatus, Samples
-from assay.model.plan import Plan, PlannedPoint, block_order, dataset_bytes, declaration_hash, digest, make_plan
+from assay.model.plan import (
+    Plan,
+    PlannedPoint,
+    block_order,
+    dataset_bytes,
+    declaration_hash,
+    digest,
+    disk_for,
+    make_plan,
+)
 from assay.model.study import Study
 from assay.model.verdict import Verdict
 from assay.stats.stein import blocks_needed
 from assay.workloads.base import Artefact
 
 
-class CampaignFailed(Exception):
+class CampaignError(Exception):
     """The study cannot be run or resumed; the message is one clear line."""
 
 
-class ClosureChanged(CampaignFailed):
+class ClosureChanged(CampaignError):
     """What the results depend on is not what it was when the study began."""
 
 
@@ -97,11 +107,11 @@ class Runner:
     def run(self) -> Ended:
         """Run to the end, to the budget or to an interruption (KeyboardInterrupt is handled here).
 
-        Raises AdapterError or WorkloadError when it cannot begin (nothing is written then), CampaignFailed, LabError,
+        Raises AdapterError or WorkloadError when it cannot begin (nothing is written then), CampaignError, LabError,
         LedgerError.
         """
-        if self.row is not None and self.row.state == "ended":
-            return Ended(self.study_id, self.row.outcome or "", complete=True, already=True)
+        if self.row is not None and (over := self._over_already()) is not None:
+            return Ended(self.study_id, over, complete=True, already=True)
         preflight(self.study, self.plan)
         tools = tool_facts(self.plan, LocalHost())
         clean(self.study_id)  # what a killed run of this study has left
@@ -119,21 +129,41 @@ class Runner:
         self.ledger.set_state(self.study_id, "ended" if ended.complete else "interrupted", ended.reason)
         return ended
 
+    def _over_already(self) -> str | None:
+        """Why nothing is left to run, None when something is (for instance because the budget has been raised)."""
+        assert self.row is not None
+        machine = state.Campaign(_campaign_cells(self.plan), _rules(self.study, self.plan))
+        recorded, _ = self._history()
+        instructions = machine.handle(state.Begin())
+        while True:
+            match instructions[-1]:
+                case state.RunAttempt(cell, block, try_number) if (key := (cell, block, try_number)) in recorded:
+                    known = recorded[key]
+                    instructions = machine.handle(state.AttemptEnded(*key, known.outcome, known.seconds, known.value))
+                case state.Finish(reason):
+                    # killed between the last attempt and the conclusions: only these are missing
+                    if self.row.state != "ended":
+                        conclude(self.ledger, self.study_id)
+                        self.ledger.set_state(self.study_id, "ended", reason)
+                    return reason
+                case _:
+                    return None
+
     # --- before the first attempt ---------------------------------------------------------------------------------
 
-    def _deploy(self, fleet: Fleet, host: Host, tools: dict[str, Any]) -> list[state.CandidateLost]:
-        """Deploy everything, then write the study or prove that it is still the same one."""
-        lost = []
+    def _deploy(self, fleet: Fleet, tools: dict[str, Any]) -> dict[str, str]:
+        """Deploy everything, then write the study or prove that it is still the same one. Returns the candidates that
+        cannot be used, with the reason: their attempts are kept as failed ones."""
+        failures: dict[str, str] = {}
         for candidate in self.plan.candidates:
             if candidate.deployment not in fleet.running and candidate.role != "null":
                 self.progress.note(f"preparing {candidate.deployment}")
             running = fleet.deploy(candidate)
             if running.failure:
-                lost.append(state.CandidateLost(candidate.label, running.failure))
-        failed = {event.candidate for event in lost}
+                failures[candidate.label] = running.failure
         subjects = [c for c in self.plan.candidates if c.role == "subject"] or self.plan.candidates
-        if all(c.label in failed for c in subjects):
-            raise CampaignFailed(f"no candidate could be deployed: {lost[0].reason}")
+        if all(c.label in failures for c in subjects):
+            raise CampaignError(f"no candidate could be deployed: {next(iter(failures.values()))}")
         for cell, (label, point_id) in self.plan.cells.items():
             running = fleet.of(self.plan.candidate(label))
             self._closures[cell] = self._closure(running, self.points[point_id], tools)
@@ -141,17 +171,20 @@ class Runner:
             self._write_study(fleet)
             self.ledger.add_event(self.study_id, "begun", {"assay": assay.__version__})
         else:
-            self._prove_same(failed)
+            self._prove_same(failures)
             self.ledger.set_state(self.study_id, "running")
             self.ledger.add_event(self.study_id, "resumed", {"assay": assay.__version__})
-        return lost
+        return failures
 
     def _closure(self, running: Running, planned: PlannedPoint, tools: dict[str, Any]) -> dict[str, Any]:
         return {
             **_world(running, tools),
             "point": planned.point.model_dump(mode="json"),
             "dataset": {"bytes": dataset_bytes(self.plan), "seed": self.seed},
-            "lab": self.study.lab.model_dump(mode="json", exclude={"disk": {"directory"}}),
+            "lab": {
+                "kind": self.study.lab.kind,
+                "disk": disk_for(self.study, self.plan).model_dump(exclude={"directory"}),
+            },
         }
 
     def _write_study(self, fleet: Fleet) -> None:
@@ -206,7 +239,7 @@ class Runner:
         ]
         self.ledger.add_study(study, lab, hosts, candidates, workloads, cells)
 
-    def _prove_same(self, failed: set[str]) -> None:
+    def _prove_same(self, failed: Collection[str]) -> None:
         with self.ledger.reading() as session:
             stored = {c.id: c for c in session.scalars(select(CellRow).where(CellRow.study_id == self.study_id))}
         for cell, closure in self._closures.items():
@@ -223,7 +256,7 @@ class Runner:
 
     def _campaign(self, machine: state.Campaign, fleet: Fleet, host: Host, tools: dict[str, Any]) -> Ended:
         try:
-            lost = self._deploy(fleet, host, tools)
+            lost = self._deploy(fleet, tools)
             recorded, started = self._history()
             for event in lost:
                 self.ledger.add_event(

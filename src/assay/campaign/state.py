@@ -72,19 +72,11 @@ class AttemptEnded:
 
 
 @dataclass(frozen=True)
-class CandidateLost:
-    """A candidate cannot be used any more (or from the beginning)."""
-
-    candidate: str
-    reason: str
-
-
-@dataclass(frozen=True)
 class Interrupted:
     """A person wants it to stop."""
 
 
-Event = Begin | AttemptEnded | CandidateLost | Interrupted
+Event = Begin | AttemptEnded | Interrupted
 
 
 # --- instructions ----------------------------------------------------------------------------------------------------
@@ -168,11 +160,6 @@ class Campaign:
                 instructions = self._next()
             case AttemptEnded():
                 instructions = [*self._ended(event), *self._next()]
-            case CandidateLost():
-                lost = [c.id for c in self.cells.values() if c.candidate == event.candidate]
-                instructions = [i for cell in lost for i in self._give_up(cell, event.reason)]
-                if self._running is None and self.block:
-                    instructions += self._next()
             case Interrupted():
                 finish = self.finished = Finish("interrupted", complete=False)
                 self._running = None

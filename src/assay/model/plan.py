@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from assay.model import units
-from assay.model.study import Candidate, FioPoint, FioWorkload, Study
+from assay.model.study import Candidate, Disk, FioPoint, FioWorkload, Study
 
 Role = Literal["subject", "twin", "null", "floor"]
 MIB = 1 << 20
@@ -71,8 +71,9 @@ def digest(value: Any) -> str:
 
 
 def declaration_hash(study: Study, scale: float) -> str:
-    """Identity of a declaration: what was asked for, without the drawn seed."""
-    return digest({"study": study.model_dump(mode="json"), "scale": scale})
+    """Identity of a declaration: what was asked for, without the drawn seed and without the time budget, which may be
+    raised when a study is resumed."""
+    return digest({"study": study.model_dump(mode="json", exclude={"measure": {"budget"}}), "scale": scale})
 
 
 def make_plan(study: Study, *, study_id: str, seed: int, scale: float, memory_bytes: int) -> Plan:
@@ -239,3 +240,12 @@ def dataset_bytes(plan: Plan) -> int:
                 key = (client, thread)
                 longest[key] = max(longest.get(key, 0), point.size)
     return sum(longest.values())
+
+
+def disk_for(study: Study, plan: Plan) -> Disk:
+    """The disk of each candidate with its size resolved: copy-on-write and metadata need room beside the data set."""
+    disk = study.lab.disk
+    if disk.size is not None:
+        return disk
+    wanted = dataset_bytes(plan) * 3 // 2 + 512 * MIB
+    return disk.model_copy(update={"size": -(-wanted // (64 * MIB)) * 64 * MIB})

@@ -40,7 +40,9 @@ def _distinct(values: list[_T]) -> list[_T]:
 
 
 def _schema(example: str, unit: str) -> WithJsonSchema:
-    return WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}], "examples": [example], "description": unit})
+    return WithJsonSchema(
+        {"anyOf": [{"type": "string"}, {"type": "number"}], "examples": [example], "description": unit}
+    )
 
 
 Bytes = Annotated[int, BeforeValidator(units.parse_bytes), _schema("6GiB", "size")]
@@ -61,7 +63,9 @@ def _parse_size(value: object) -> int | str:
     return size
 
 
-Size = Annotated[int | str, BeforeValidator(_parse_size), _schema("6GiB", "size, or a multiple of memory such as 2xRAM")]
+Size = Annotated[
+    int | str, BeforeValidator(_parse_size), _schema("6GiB", "size, or a multiple of memory such as 2xRAM")
+]
 
 
 class Model(BaseModel):
@@ -78,14 +82,18 @@ class Model(BaseModel):
             if key not in cls.model_fields:
                 near = difflib.get_close_matches(str(key), cls.model_fields, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(cls.model_fields)}"
-                raise PydanticCustomError("unknown_key", "unknown key '{key}'; {hint}", {"key": str(key), "hint": hint})
+                raise PydanticCustomError(
+                    "unknown_key", "unknown key '{key}'; {hint}", {"key": str(key), "hint": hint}
+                )
         return data
 
 
 class Disk(Model):
     """The loop-backed disk that each local candidate gets."""
 
-    size: Bytes = Field(default=units.parse_bytes("4GiB"), ge=300 << 20, description="Size of each disk.")
+    size: Annotated[Bytes, Field(ge=300 << 20)] | None = Field(
+        default=None, description="Size of each disk; default: half as much again as the data set, and 512 MiB."
+    )
     fill: Literal["written", "allocated", "sparse"] = Field(
         default="allocated",
         description="How the backing file is made: every byte written once (no first-write cost later), space "
@@ -110,8 +118,12 @@ def _parse_candidate(value: object) -> object:
 class Candidate(Model):
     """System, layout and tuning; written short as a string ``system/layout[/variant]`` or ``path:DIR``."""
 
-    system: str = Field(description="For example local/ext4, local/xfs, local/btrfs, tmpfs, null, path:/mnt/nas.")
-    label: str | None = Field(default=None, min_length=1, max_length=60, description="Name in tables; default: the system.")
+    system: str = Field(
+        description="For example local/ext4, local/xfs, local/btrfs, tmpfs, null, path:/mnt/nas."
+    )
+    label: str | None = Field(
+        default=None, min_length=1, max_length=60, description="Name in tables; default: the system."
+    )
     tuning: dict[str, Axis[Scalar]] = Field(
         default_factory=dict,
         description="Options of the system, e.g. mount: noatime or mkfs: -m reflink=0; a list is an axis.",
@@ -119,7 +131,9 @@ class Candidate(Model):
 
     @model_validator(mode="after")
     def _system_is_wellformed(self) -> Candidate:
-        if not self.system.startswith("path:") and not re.fullmatch(r"[a-z0-9]+(/[a-z0-9.-]+){0,2}", self.system):
+        if not self.system.startswith("path:") and not re.fullmatch(
+            r"[a-z0-9]+(/[a-z0-9.-]+){0,2}", self.system
+        ):
             raise ValueError(
                 f"{self.system!r} is not a candidate; write system/layout[/variant] such as local/xfs, or path:DIR"
             )
@@ -136,27 +150,54 @@ class FioWorkload(Model):
 
     pattern: Axis[Pattern] = Field(description="I/O pattern, fio's rw=.")
     block_size: Axis[Bytes] = Field(description="Bytes per operation, fio's bs=.")
-    threads: Axis[Annotated[int, Field(ge=1, le=4096)]] = Field(default=[1], description="Threads per client, fio's numjobs= with thread.")
-    iodepth: Axis[Annotated[int, Field(ge=1, le=65536)]] = Field(default=[32], description="Operations in flight per thread.")
+    threads: Axis[Annotated[int, Field(ge=1, le=4096)]] = Field(
+        default=[1], description="Threads per client, fio's numjobs= with thread."
+    )
+    iodepth: Axis[Annotated[int, Field(ge=1, le=65536)]] = Field(
+        default=[32], description="Operations in flight per thread."
+    )
     engine: Axis[Engine] = Field(default=["libaio"], description="fio's ioengine=.")
-    size: Axis[Size] = Field(default=[1 << 30], description="Bytes per thread, fio's size=; or total as multiple of memory, e.g. 2xRAM.")
-    runtime: Axis[Annotated[Seconds, Field(gt=0)]] = Field(default=[60.0], description="Measured time per attempt.")
-    ramp: Axis[Annotated[Seconds, Field(ge=0)]] = Field(default=[0.0], description="Time before measuring starts, fio's ramp_time=.")
+    size: Axis[Size] = Field(
+        default=[1 << 30],
+        description="Bytes per thread, fio's size=; or total as multiple of memory, e.g. 2xRAM.",
+    )
+    runtime: Axis[Annotated[Seconds, Field(gt=0)]] = Field(
+        default=[60.0], description="Measured time per attempt."
+    )
+    ramp: Axis[Annotated[Seconds, Field(ge=0)]] = Field(
+        default=[0.0], description="Time before measuring starts, fio's ramp_time=."
+    )
     time_based: bool = Field(default=True, description="Go on until runtime even when size is done.")
-    direct: Axis[bool] = Field(default=[True], description="O_DIRECT (true) or through the page cache (false).")
+    direct: Axis[bool] = Field(
+        default=[True], description="O_DIRECT (true) or through the page cache (false)."
+    )
     cache: Axis[Literal["cold", "warm", "any"]] = Field(
         default=["cold"],
         description="State of the caches that the cell claims: cold (dropped and proven), warm (data read once before), "
         "any (no claim).",
     )
-    fsync: Axis[Annotated[int, Field(ge=0)]] = Field(default=[0], description="fsync after every n writes; 0: never.")
-    fdatasync: Axis[Annotated[int, Field(ge=0)]] = Field(default=[0], description="fdatasync after every n writes; 0: never.")
+    fsync: Axis[Annotated[int, Field(ge=0)]] = Field(
+        default=[0], description="fsync after every n writes; 0: never."
+    )
+    fdatasync: Axis[Annotated[int, Field(ge=0)]] = Field(
+        default=[0], description="fdatasync after every n writes; 0: never."
+    )
     end_fsync: bool = Field(default=True, description="fsync once before a writing job ends.")
-    rate: Axis[Rate | None] = Field(default=[None], description="Rate limit per thread and direction, fio's rate=.")
-    read_share: Axis[Fraction] = Field(default=[0.5], description="Share of reads in rw and randrw, fio's rwmixread=.")
-    verify: Axis[VerifyMethod] = Field(default=["none"], description="Write checksums and verify them after writing.")
-    clients: Axis[Annotated[int, Field(ge=1, le=256)]] = Field(default=[1], description="Load-generating processes, started together.")
-    options: dict[str, Axis[Scalar]] = Field(default_factory=dict, description="Further fio options as they are; a list is an axis.")
+    rate: Axis[Rate | None] = Field(
+        default=[None], description="Rate limit per thread and direction, fio's rate=."
+    )
+    read_share: Axis[Fraction] = Field(
+        default=[0.5], description="Share of reads in rw and randrw, fio's rwmixread=."
+    )
+    verify: Axis[VerifyMethod] = Field(
+        default=["none"], description="Write checksums and verify them after writing."
+    )
+    clients: Axis[Annotated[int, Field(ge=1, le=256)]] = Field(
+        default=[1], description="Load-generating processes, started together."
+    )
+    options: dict[str, Axis[Scalar]] = Field(
+        default_factory=dict, description="Further fio options as they are; a list is an axis."
+    )
 
 
 class Workload(Model):
@@ -194,31 +235,55 @@ class Measure(Model):
 
     metric: Metric = Field(default="bandwidth", description="What candidates are compared by.")
     blocks: Blocks = Field(default_factory=Blocks, description="How many blocks are run.")
-    half_width: Fraction = Field(default=0.05, gt=0, description="Wanted relative half-width of each cell's interval.")
+    half_width: Fraction = Field(
+        default=0.05, gt=0, description="Wanted relative half-width of each cell's interval."
+    )
     confidence: Fraction = Field(default=0.95, gt=0.5, lt=1, description="Confidence of intervals.")
     margin: Fraction = Field(default=0.05, gt=0, description="Differences below this are called equivalent.")
-    correction: Literal["holm", "benjamini-hochberg"] = Field(default="holm", description="Multiple-comparison control over the matrix.")
-    budget: Seconds | None = Field(default=None, description="Time for the whole study; no new block starts that would exceed it.")
-    seed: int | None = Field(default=None, ge=0, lt=1 << 63, description="Seed of block orders and data; default: drawn and stored.")
+    correction: Literal["holm", "benjamini-hochberg"] = Field(
+        default="holm", description="Multiple-comparison control over the matrix."
+    )
+    budget: Seconds | None = Field(
+        default=None, description="Time for the whole study; no new block starts that would exceed it."
+    )
+    seed: int | None = Field(
+        default=None,
+        ge=0,
+        lt=1 << 63,
+        description="Seed of block orders and data; default: drawn and stored.",
+    )
     aa: Literal["shared", "own", "none"] = Field(
         default="shared",
         description="A/A pair: the first candidate a second time under another label, on the same deployment (shared), "
         "on a deployment of its own (own), or not at all.",
     )
     null: bool = Field(default=True, description="Run fio's null engine as harness floor.")
-    retries: int = Field(default=1, ge=0, le=5, description="Further tries of a void or failed attempt within its block.")
-    deadline: Annotated[Seconds, Field(gt=0)] = Field(default=120.0, description="Time beyond the runtime after which an attempt is killed and counted as failed.")
-    ram_factor: float = Field(default=2.0, gt=0, description="Check W1: data set must be at least this many times the memory when buffered and not proven cold.")
+    retries: int = Field(
+        default=1, ge=0, le=5, description="Further tries of a void or failed attempt within its block."
+    )
+    deadline: Annotated[Seconds, Field(gt=0)] = Field(
+        default=120.0,
+        description="Time beyond the runtime after which an attempt is killed and counted as failed.",
+    )
+    ram_factor: float = Field(
+        default=2.0,
+        gt=0,
+        description="Check W1: data set must be at least this many times the memory when buffered and not proven cold.",
+    )
 
 
 class Study(Model):
     """One declared experiment."""
 
-    study: str = Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Name of the study.")
+    study: str = Field(
+        min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Name of the study."
+    )
     question: str = Field(default="", description="What the study is to answer; shown on page one.")
     source: str = Field(default="", description="Where the design comes from, e.g. a paper's table.")
     lab: Lab = Field(default_factory=Lab, description="Hosts, disks and network.")
-    candidates: list[Annotated[Candidate, BeforeValidator(_parse_candidate)]] = Field(min_length=1, description="What is compared.")
+    candidates: list[Annotated[Candidate, BeforeValidator(_parse_candidate)]] = Field(
+        min_length=1, description="What is compared."
+    )
     workloads: list[Workload] = Field(min_length=1, description="What is done to each candidate.")
     measure: Measure = Field(default_factory=Measure, description="Measurement rules.")
 

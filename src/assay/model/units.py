@@ -16,7 +16,17 @@ for _power, _prefix in enumerate(("k", "M", "G", "T", "P"), start=1):
     _BYTES[f"{_prefix.upper()}B"] = 1000**_power
     _BYTES[f"{_prefix}B"] = 1000**_power
     _BYTES[f"{_prefix.upper()}iB"] = 1024**_power
-_SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SECONDS = {
+    "": 1.0,
+    "s": 1.0,
+    "ms": 1e-3,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "min": 60.0,
+    "m": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+}
 _BITS = {"bit": 1, "kbit": 10**3, "Kbit": 10**3, "Mbit": 10**6, "Gbit": 10**9, "Tbit": 10**12}
 
 
@@ -34,7 +44,9 @@ def parse_bytes(text: object) -> int:
     number, unit = _split(text, "a size", "6GiB or 1GB")
     if unit not in _BYTES:
         hint = f"; write {text}iB (2^n) or {text}B (10^n)" if unit in ("k", "K", "M", "G", "T", "P") else ""
-        raise ValueError(f"unknown size unit {unit!r} in {text!r}{hint or '; known: B, kB, KiB, MB, MiB, GB, GiB, TB, TiB'}")
+        raise ValueError(
+            f"unknown size unit {unit!r} in {text!r}{hint or '; known: B, kB, KiB, MB, MiB, GB, GiB, TB, TiB'}"
+        )
     value = number * _BYTES[unit]
     if value != int(value):
         raise ValueError(f"{text!r} is not a whole number of bytes")

@@ -66,10 +66,10 @@ class TmpfsSystem(MountedSystem):
             raise AdapterError("tmpfs needs root (mount); run as root or use path:/dev/shm")
         fields = Path("/proc/meminfo").read_text().split("MemAvailable:")[1].split()
         available = int(fields[0]) * 1024
-        if dataset_bytes * 1.1 > min(disk.size, available * 0.8):
+        if dataset_bytes * 1.1 > min(disk.size or available, available * 0.8):
             raise AdapterError(
                 f"tmpfs: the data set of {units.format_bytes(dataset_bytes)} does not fit into {available / 1e9:.1f} GB "
-                f"of available memory (80 % at most) and lab.disk.size {units.format_bytes(disk.size)}"
+                f"of available memory (80 % at most), or not into lab.disk.size"
             )
 
     def __init__(self, deployment: Deployment) -> None:

@@ -50,15 +50,16 @@ class LocalSystem(MountedSystem):
             raise AdapterError(
                 f"{_MKFS[layout][0]} is missing; install it with: apt-get install -y {_PACKAGES[layout]}"
             )
-        if disk.size < _LEAST_BYTES:
+        size = disk.size or _LEAST_BYTES
+        if size < _LEAST_BYTES:
             raise AdapterError(
-                f"a disk of {units.format_bytes(disk.size)} is too small for {layout}; at least 300MiB are needed"
+                f"a disk of {units.format_bytes(size)} is too small for {layout}; at least 300MiB are needed"
             )
         # metadata, journal and copy-on-write need room; check W5 wants at most 90 % full
-        if dataset_bytes * 1.15 + (128 << 20) > disk.size:
+        if dataset_bytes * 1.15 + (128 << 20) > size:
             raise AdapterError(
                 f"local/{layout}: the data set of {units.format_bytes(dataset_bytes)} needs a disk of at least "
-                f"{dataset_bytes * 1.15 / (1 << 30) + 0.13:.2f}GiB, lab.disk.size is {units.format_bytes(disk.size)}"
+                f"{dataset_bytes * 1.15 / (1 << 30) + 0.13:.2f}GiB, lab.disk.size is {units.format_bytes(size)}"
             )
 
     def __init__(self, deployment: Deployment) -> None:
@@ -77,7 +78,7 @@ class LocalSystem(MountedSystem):
         try:
             if self._base != self.deployment.lab.directory:
                 self.deployment.lab.make_directory(self._base)
-            make_backing_file(self._backing, self.deployment.disk.size, self.deployment.disk.fill)
+            make_backing_file(self._backing, self.deployment.disk.size or _LEAST_BYTES, self.deployment.disk.fill)
             self._device_path = attach_loop(host, self._backing)
             extra = shlex.split(str(self.deployment.tuning.get("mkfs", "")))
             host.run([*_MKFS[layout], *extra, self._device_path], timeout_seconds=300).must(f"making {layout}")

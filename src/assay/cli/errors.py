@@ -1,0 +1,31 @@
+"""Which exit code an error means. Imported only when something went wrong or is about to."""
+
+from __future__ import annotations
+
+BAD_INPUT = 2
+TOOL_FAILED = 3
+
+
+class BadInput(Exception):  # noqa: N818 (it is what the user gave, not an error of the program)
+    """What the user gave cannot be used; the message is complete."""
+
+
+def one_line(error: Exception) -> tuple[str, int]:
+    """Message and exit code of a known error; an unknown one is a defect and is raised again."""
+    from assay.campaign.executor import CampaignError, ClosureChanged
+    from assay.lab.host import HostError
+    from assay.lab.registry import LabError
+    from assay.ledger.migrate import LedgerError
+    from assay.model.plan import PlanError
+    from assay.model.source import StudyError
+    from assay.systems.base import AdapterError
+    from assay.workloads.base import WorkloadError
+
+    if isinstance(error, BadInput | StudyError | PlanError | AdapterError | ClosureChanged):
+        return str(error), BAD_INPUT
+    if isinstance(error, CampaignError | HostError | LabError | LedgerError | WorkloadError):
+        return str(error), TOOL_FAILED
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or error}", TOOL_FAILED
+    raise error

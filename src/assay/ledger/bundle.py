@@ -1,0 +1,130 @@
+"""One portable file per study: rows, raw samples, artefacts and their checksums in a zip archive.
+
+Layout: ``manifest.json`` (format, version, study id, SHA-256 of every member), ``rows.json`` (table -> rows) and
+``files/…`` as in the ledger's file store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy import inspect as sa_inspect
+
+import assay
+from assay.ledger.files import write_atomically
+from assay.ledger.migrate import HEAD
+from assay.ledger.schema import (
+    AttemptRow,
+    Base,
+    BlockRow,
+    CandidateRow,
+    CellRow,
+    CheckRow,
+    ComparisonRow,
+    EventRow,
+    HostRow,
+    LabRow,
+    StudyRow,
+    WorkloadRow,
+)
+from assay.ledger.store import Ledger
+
+FORMAT = "assay-bundle"
+VERSION = 1
+_TABLES: tuple[type[Base], ...] = (  # parents before children
+    StudyRow, LabRow, HostRow, CandidateRow, WorkloadRow, CellRow, BlockRow, AttemptRow, CheckRow, ComparisonRow, EventRow,
+)  # fmt: skip
+
+
+class BundleError(Exception):
+    """A file that is no bundle, is damaged, or clashes with the ledger; the message is one clear line."""
+
+
+def write_bundle(ledger: Ledger, study_id: str, target: Path) -> int:
+    """Write a study to ``target`` (complete or not at all); returns its size in bytes. Raises OSError, LedgerError."""
+    rows: dict[str, list[dict[str, Any]]] = {}
+    with ledger.reading() as session:
+        for table in _TABLES:
+            if table is StudyRow:
+                where = StudyRow.id == study_id
+            elif table is HostRow:
+                where = HostRow.lab_id.in_(select(LabRow.id).where(LabRow.study_id == study_id))
+            else:
+                where = table.study_id == study_id  # type: ignore[attr-defined]
+            rows[table.__tablename__] = [_as_dict(row) for row in session.scalars(select(table).where(where))]
+    members = {"rows.json": json.dumps(rows).encode()}
+    for attempt in rows[AttemptRow.__tablename__]:
+        hashes = [(attempt["samples_hash"], ".parquet")] if attempt["samples_hash"] else []
+        hashes += [(h, ".gz") for h in attempt["evidence"].get("artefacts", {}).values()]
+        for content_hash, suffix in hashes:
+            path = ledger.files.path(content_hash, suffix)
+            if path.exists():
+                members[f"files/{content_hash[:2]}/{path.name}"] = path.read_bytes()
+    manifest = {
+        "format": FORMAT,
+        "version": VERSION,
+        "schema": HEAD,
+        "assay": assay.__version__,
+        "study": study_id,
+        "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in members.items()},
+    }
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".part-")
+    os.close(handle)
+    try:
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+            archive.writestr("manifest.json", json.dumps(manifest, indent=1))
+            for name, content in members.items():
+                # Parquet and gzip are compressed already
+                how = zipfile.ZIP_STORED if name.startswith("files/") else zipfile.ZIP_DEFLATED
+                archive.writestr(name, content, compress_type=how)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(target)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+    return target.stat().st_size
+
+
+def read_bundle(ledger: Ledger, source: Path) -> str:
+    """Take a bundle into the ledger; returns the study's id. Raises BundleError, LedgerError, OSError."""
+    try:
+        with zipfile.ZipFile(source) as archive:
+            manifest = json.loads(archive.read("manifest.json"))
+            if manifest.get("format") != FORMAT or manifest.get("version") != VERSION or manifest.get("schema") != HEAD:
+                raise BundleError(
+                    f"{source} is bundle format {manifest.get('version')} with schema {manifest.get('schema')}; this Assay "
+                    f"reads format {VERSION} with schema {HEAD}"
+                )
+            members = {name: archive.read(name) for name in manifest["sha256"]}
+    except (zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
+        raise BundleError(f"{source} is not a complete assay bundle: {error}") from None
+    for name, content in members.items():
+        if hashlib.sha256(content).hexdigest() != manifest["sha256"][name]:
+            raise BundleError(f"{source} is damaged: {name} does not match its checksum")
+    rows = json.loads(members["rows.json"])
+    study_id = str(manifest["study"])
+    with ledger.reading() as session:
+        if session.get(StudyRow, study_id) is not None:
+            raise BundleError(f"study {study_id} is in the ledger already; nothing was imported")
+    for name, content in members.items():
+        if name.startswith("files/"):
+            file = Path(name).name  # never a path out of the archive
+            path = ledger.files.root / file[:2] / file
+            if not path.exists():
+                write_atomically(path, content)
+    with ledger.session() as session:
+        for table in _TABLES:
+            session.add_all(table(**row) for row in rows[table.__tablename__])
+            session.flush()
+    return study_id
+
+
+def _as_dict(row: Base) -> dict[str, Any]:
+    return {column.key: getattr(row, column.key) for column in sa_inspect(type(row)).column_attrs}

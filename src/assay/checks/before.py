@@ -104,7 +104,7 @@ def tool_versions_equal(subject: AttemptSubject) -> Outcome:
 def _versions(tools: Any, hosts: set[str]) -> dict[str, set[str]]:
     """Tool -> versions, from a mapping nested in any order of host and tool."""
     found: dict[str, set[str]] = {}
-    for path, version in _leaves(tools) if isinstance(tools, dict) else ():
+    for path, version in _leaves(tools or {}):
         tool = ".".join(part for part in path if part not in hosts) or "tool"
         found.setdefault(tool, set()).add(_bare(str(version)))
     return found
@@ -116,11 +116,11 @@ def _bare(version: str) -> str:
 
 
 def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    if isinstance(value, dict) and value:
-        for key, item in value.items():
-            yield from _leaves(item, (*path, str(key)))
-    else:
+    if not isinstance(value, dict):
         yield path, value
+        return
+    for key, item in value.items():
+        yield from _leaves(item, (*path, str(key)))
 
 
 @rule("W5", scope=Scope.ATTEMPT, weight=Weight.FLAG, not_for=DEVICELESS)

@@ -48,7 +48,7 @@ class CampaignError(Exception):
     """The study cannot be run or resumed; the message is one clear line."""
 
 
-class ClosureChanged(CampaignError):
+class ClosureChangedError(CampaignError):
     """What the results depend on is not what it was when the study began."""
 
 
@@ -247,7 +247,7 @@ class Runner:
                 continue
             if digest(closure) != stored[cell].closure_hash:
                 changed = _first_difference(stored[cell].closure, closure)
-                raise ClosureChanged(
+                raise ClosureChangedError(
                     f"study {self.study_id} cannot be resumed: {changed}; attempts from before and after must not be "
                     "mixed. Start it anew with --new"
                 )

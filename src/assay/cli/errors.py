@@ -12,16 +12,17 @@ class BadInput(Exception):  # noqa: N818 (it is what the user gave, not an error
 
 def one_line(error: Exception) -> tuple[str, int]:
     """Message and exit code of a known error; an unknown one is a defect and is raised again."""
-    from assay.campaign.executor import CampaignError, ClosureChanged
+    from assay.campaign.executor import CampaignError, ClosureChangedError
     from assay.lab.host import HostError
     from assay.lab.registry import LabError
+    from assay.ledger.bundle import BundleError
     from assay.ledger.migrate import LedgerError
     from assay.model.plan import PlanError
     from assay.model.source import StudyError
     from assay.systems.base import AdapterError
     from assay.workloads.base import WorkloadError
 
-    if isinstance(error, BadInput | StudyError | PlanError | AdapterError | ClosureChanged):
+    if isinstance(error, BadInput | StudyError | PlanError | AdapterError | BundleError | ClosureChangedError):
         return str(error), BAD_INPUT
     if isinstance(error, CampaignError | HostError | LabError | LedgerError | WorkloadError):
         return str(error), TOOL_FAILED

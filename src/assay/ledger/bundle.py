@@ -14,8 +14,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import select
 from sqlalchemy import inspect as sa_inspect
+from sqlalchemy import select
 
 import assay
 from assay.ledger.files import write_atomically

@@ -5,7 +5,7 @@ Only types and features that SQLite and PostgreSQL share. All times are Unix sec
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlalchemy import (
     JSON,
@@ -33,7 +33,7 @@ class Base(DeclarativeBase):
     """Declarative base with stable constraint names, which migrations need."""
 
     metadata = MetaData(naming_convention=_NAMING)
-    type_annotation_map = {
+    type_annotation_map: ClassVar = {
         dict[str, Any]: JSON,
         list[Any]: JSON,
         str: Text,

@@ -95,8 +95,8 @@ def bytes_and_operations_agree(subject: AttemptSubject) -> Outcome:
 def aggregate_equals_raw(subject: AttemptSubject) -> Outcome:
     """Totals of the summary are the sums over clients, and its percentiles those of the merged raw histograms.
 
-    Bytes and operations must be equal. Bandwidth and IOPS must lie (within 1 %) between total over longest run and sum
-    of the clients' rates. Percentiles are recomputed here with NumPy, not with the code that made the summary, and may
+    Bytes and operations must be equal. Bandwidth and IOPS must lie (within 1 %) between the total over the time from the
+    first client's start to the last one's end, and the sum of the clients' rates. Percentiles are recomputed here with NumPy, not with the code that made the summary, and may
     differ by one rank or 2 %. The histograms must hold as many samples as there were operations, within 1 % or the
     operations in flight.
 
@@ -153,13 +153,17 @@ def _wrong_totals(evidence: AttemptEvidence, direction: Direction, shown: Direct
     ):
         if summed != stated:
             broken.append(f"{direction} {name} are {stated} in the summary, {summed} summed over clients")
-    longest = max(t.runtime_seconds for t in totals)
-    if longest > 0:
+    # The longest time the clients can have taken together: from the first start to the last end.
+    last = max(c.ended_at for c in evidence.clients if direction in c.totals)
+    window = max(
+        c.totals[direction].runtime_seconds + last - c.ended_at for c in evidence.clients if direction in c.totals
+    )
+    if window > 0:
         for name, amounts, stated in (
             ("bandwidth", [float(t.bytes) for t in totals], shown.bandwidth_bytes_per_second),
             ("IOPS", [float(t.operations) for t in totals], shown.iops),
         ):
-            low = sum(amounts) / longest
+            low = sum(amounts) / window
             high = sum(a / t.runtime_seconds for a, t in zip(amounts, totals, strict=True) if t.runtime_seconds > 0)
             if not (1 - FIGURE_SLACK) * low <= stated <= (1 + FIGURE_SLACK) * high:
                 broken.append(f"{direction} {name} is {stated:.6g} in the summary, {low:.6g} from the clients")
@@ -228,6 +232,8 @@ def no_trend(subject: AttemptSubject) -> Outcome:
     steady = _steady(subject)
     if steady is None or steady.trend_p is None:
         return unknown("the trend was not tested")
+    if steady.coefficient_of_variation is None:
+        return unknown(f"the trend was not tested: {steady.reason or 'the series was not examined'}")
     if steady.trend_p >= TREND_ALPHA:
         return valid(f"no significant trend (p = {steady.trend_p:.2g})", trend_p=steady.trend_p)
     seconds, values = _bandwidth_series(subject.samples)

@@ -147,7 +147,13 @@ def attempt(
                         "latency_percentiles_seconds": {q: _percentile(float(q) / 100) for q in ("50", "95", "99")},
                     }
                 },
-                "steady": {"found": True, "start_seconds": 2.0, "stop_seconds": 10.0, "trend_p": 0.4},
+                "steady": {
+                    "found": True,
+                    "start_seconds": 2.0,
+                    "stop_seconds": 10.0,
+                    "trend_p": 0.4,
+                    "coefficient_of_variation": 0.001,
+                },
             },
             "dataset_bytes": CLIENTS * THREADS * 64 * MIB,
         }

@@ -294,7 +294,13 @@ CASES: dict[str, Case] = {
         },
     ),
     "A2": Case(
-        {"recomputed equal": subject(), "writes": subject(attempt(**WRITING))},
+        {
+            "recomputed equal": subject(),
+            "writes": subject(attempt(**WRITING)),
+            "one client ended a second later": broken(
+                {"clients/1/ended_at": 1011.1, "summary/directions/read/bandwidth_bytes_per_second": DELIVERED / 11}
+            ),
+        },
         {
             "bytes": (broken({"summary/directions/read/bytes": 1}), "read bytes are 1 in the summary"),
             "operations": (broken({"summary/directions/read/operations": 3000}), "read operations"),
@@ -345,6 +351,9 @@ CASES: dict[str, Case] = {
         },
         {
             "not tested": broken({"summary/steady/trend_p": None}),
+            "too short to test": broken(
+                {"summary/steady/trend_p": 1.0, "summary/steady/coefficient_of_variation": None}
+            ),
             "no series": AttemptSubject(changed(attempt(), {"summary/steady/trend_p": 0.01}), None),
             "no summary": broken({"summary": None}),
         },

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal
 
+from assay.checks.registry import Weight, all_rules
 from assay.model.study import Measure
 from assay.model.verdict import Verdict, worst
 from assay.stats.compare import Decision, PairedComparison, compare_family
@@ -74,9 +75,7 @@ class Tally:
             str(row["verdict"]) if row["status"] == "finished" else str(row["status"]).replace("-", "_")
             for row in attempts
         )
-        return cls(
-            attempts=kinds.total(), **{k: n for k, n in kinds.items() if k in cls.__dataclass_fields__}
-        )
+        return cls(attempts=kinds.total(), **{k: n for k, n in kinds.items() if k in cls.__dataclass_fields__})
 
 
 @dataclass(frozen=True)
@@ -98,11 +97,10 @@ class CellAnalysis:
     interval: Interval  # geometric mean of the values
     median: Interval  # order statistics
     intervals: Mapping[str, Interval]  # of every metric, by metric name
-    means: Mapping[
-        str, float
-    ]  # arithmetic means over the usable attempts, by metric name; NaN without values
+    means: Mapping[str, float]  # arithmetic means over the usable attempts, by metric name; NaN without values
     verdict: Verdict
     rules: tuple[str, ...]  # what keeps it from being valid
+    flags: tuple[str, ...]  # broken rules that are shown and exclude nothing
     reason: str
     outliers: tuple[str, ...]  # attempt ids; flagged, never dropped
     slow_first: bool
@@ -281,12 +279,9 @@ def _cells(data: StudyData, rows: Sequence[Mapping[str, Any]], measure: Measure)
     for row in rows:
         by_cell.setdefault(row["cell_id"], []).append(row)
     judged: dict[str, list[tuple[str, Verdict]]] = {}
-    for check in data.checks.iter_rows(named=True):
-        if check["scope"] == "cell":
-            judged.setdefault(check["subject"], []).append((check["rule"], Verdict(check["verdict"])))
-    ordered = sorted(
-        data.cells, key=lambda c: (workloads[c.workload_id].position, candidates[c.candidate].position)
-    )
+    for subject, rule, verdict in data.checks.filter(scope="cell").select("subject", "rule", "verdict").iter_rows():
+        judged.setdefault(subject, []).append((rule, Verdict(verdict)))
+    ordered = sorted(data.cells, key=lambda c: (workloads[c.workload_id].position, candidates[c.candidate].position))
     return tuple(
         _cell(
             cell,
@@ -312,6 +307,9 @@ def _cell(
     judged: Sequence[tuple[str, Verdict]],
     measure: Measure,
 ) -> CellAnalysis:
+    rules = all_rules()
+    void = [(r, v) for r, v in judged if r not in rules or rules[r].weight is Weight.VOID]
+    raised = {r for r, v in judged if v is Verdict.INVALID and (r, v) not in void}
     column = METRIC_COLUMNS[measure.metric]
     usable: dict[int, Mapping[str, Any]] = {}
     for row in sorted(rows, key=lambda r: (r["block"], r["try_number"])):
@@ -322,8 +320,8 @@ def _cell(
     series = {m: [float(r[c]) for r in kept if _positive(r[c])] for m, c in METRIC_COLUMNS.items()}
     intervals = {m: log_t_interval(v, measure.confidence) for m, v in series.items()}
     interval = intervals[measure.metric]
-    verdict, rules, reason = _cell_verdict(cell, rows, kept, judged)
-    flags = outliers(values)
+    verdict, broken, reason = _cell_verdict(cell, rows, kept, void)
+    odd = outliers(values)
     return CellAnalysis(
         cell_id=cell.id,
         candidate=cell.candidate,
@@ -342,9 +340,10 @@ def _cell(
         intervals=intervals,
         means={m: math.fsum(v) / len(v) if v else math.nan for m, v in series.items()},
         verdict=verdict,
-        rules=rules,
+        rules=broken,
+        flags=tuple(sorted(raised)),
         reason=reason,
-        outliers=tuple(str(row["id"]) for row, odd in zip(kept, flags, strict=True) if odd),
+        outliers=tuple(str(row["id"]) for row, far in zip(kept, odd, strict=True) if far),
         slow_first=slow_first(values, larger_is_better=not smaller_is_better(measure.metric)),
         target_met=interval.is_finite and interval.relative_half_width <= measure.half_width,
         representative=_representative(kept, values),
@@ -397,9 +396,7 @@ def _cell_verdict(
     return Verdict.VALID, (), ""
 
 
-def _paired(
-    a: CellAnalysis, b: CellAnalysis, metric: str
-) -> tuple[list[int], tuple[list[float], list[float]]]:
+def _paired(a: CellAnalysis, b: CellAnalysis, metric: str) -> tuple[list[int], tuple[list[float], list[float]]]:
     """Blocks that both have, and the values in the order that makes ratio > 1 mean "a is better"."""
     of_a, of_b = dict(zip(a.blocks, a.values, strict=True)), dict(zip(b.blocks, b.values, strict=True))
     common = sorted(of_a.keys() & of_b.keys())
@@ -421,13 +418,9 @@ def _compare(
             if cell_a and cell_b and not cell_a.not_applicable and not cell_b.not_applicable:
                 keys.append((cell_a, cell_b))
     paired = [_paired(a, b, measure.metric) for a, b in keys]
-    results = compare_family(
-        [values for _, values in paired], measure.margin, measure.confidence, measure.correction
-    )
+    results = compare_family([values for _, values in paired], measure.margin, measure.confidence, measure.correction)
     return tuple(
-        Comparison(
-            a.workload_id, a.candidate, b.candidate, measure.metric, tuple(blocks), _veto(result, a, b)
-        )
+        Comparison(a.workload_id, a.candidate, b.candidate, measure.metric, tuple(blocks), _veto(result, a, b))
         for (a, b), (blocks, _), result in zip(keys, paired, results, strict=True)
     )
 
@@ -459,9 +452,7 @@ def _floors(
                 if cell is not None and cell.n:
                     ratio = cell.interval.estimate / floor.interval.estimate
                     shares[label] = 1 / ratio if smaller_is_better(metric) else ratio
-            found.append(
-                Floor(point, candidate.label, candidate.role, floor.interval, floor.intervals, shares)
-            )
+            found.append(Floor(point, candidate.label, candidate.role, floor.interval, floor.intervals, shares))
     return tuple(found)
 
 

@@ -96,7 +96,11 @@ def bandwidth_bars(rows: Sequence[Row], palette: Palette) -> alt.TopLevelMixin:
         alt.layer(drawn, whiskers, data=_data(rows))
         .properties(width=width, height=190)
         .facet(
-            facet=alt.Facet("threads:O", title=None, header=alt.Header(labelExpr="'Threads: ' + datum.value")),
+            facet=alt.Facet(
+                "threads:O",
+                title=None,
+                header=alt.Header(labelExpr="'Threads: ' + datum.value", labelFontWeight="bold"),
+            ),
             columns=COLUMNS,
         )
         .resolve_scale(x="shared")
@@ -177,25 +181,34 @@ def winners_map(rows: Sequence[Row], palette: Palette) -> alt.TopLevelMixin:
     chart = alt.layer(fields, words, data=_data(rows)).properties(
         width=cell * len(blocks), height=max(40, 34 * len(threads))
     )
-    columns = max(1, min(COLUMNS, 900 // (cell * len(blocks) + 60)))
+    columns = max(1, min(COLUMNS, 1080 // (cell * len(blocks) + 60)))
+    order = list(dict.fromkeys(row["group"] for row in rows))
     header = alt.Header(labelFontWeight="bold")
-    return chart.facet(facet=alt.Facet("group:N", title=None, sort=None, header=header), columns=columns)
+    return chart.facet(facet=alt.Facet("group:N", title=None, sort=order, header=header), columns=columns)
 
 
 def ratio_plot(rows: Sequence[Row], margin: float, title: str) -> alt.TopLevelMixin:
     """Ratios with their intervals around 1, the margin of equivalence shaded; one panel per pair."""
     present = [d for d in DECISION_COLOURS if any(row["decision"] == d for row in rows)]
     order = list(dict.fromkeys(row["point"] for row in rows))
-    band = {"from": 1 / (1 + margin), "to": 1 + margin}
+    pairs = list(dict.fromkeys(row["pair"] for row in rows))
+    # The band is drawn once per panel; drawn for every row it would not be translucent any more.
+    heads = {pair: next(row["point"] for row in rows if row["pair"] == pair) for pair in pairs}
+    rows = [{**row, "head": row["point"] == heads[row["pair"]]} for row in rows]
     y = alt.Y("point:N", sort=order, title=None, axis=alt.Axis(labelLimit=230, grid=True))
     x = alt.X("ratio:Q", title=title, scale=alt.Scale(type="log", nice=False, padding=10), axis=alt.Axis(format="~g"))
     shade = (
         alt.Chart()
-        .transform_calculate(band_from=str(band["from"]), band_to=str(band["to"]))
-        .mark_bar(color="#0072B2", opacity=0.10, height=alt.RelativeBandSize(band=1.0))
-        .encode(y=y, x=alt.X("band_from:Q", title=title), x2="band_to:Q")
+        .transform_filter("datum.head")
+        .mark_rect(color="#0072B2", opacity=0.10)
+        .encode(x=alt.datum(1 / (1 + margin), type="quantitative"), x2=alt.datum(1 + margin, type="quantitative"))
     )
-    one = alt.Chart().mark_rule(strokeDash=[4, 3], color="#8A8F98").encode(x=alt.datum(1, type="quantitative"))
+    one = (
+        alt.Chart()
+        .transform_filter("datum.head")
+        .mark_rule(strokeDash=[4, 3], color="#8A8F98")
+        .encode(x=alt.datum(1, type="quantitative"))
+    )
     colour = alt.Color(
         "decision:N",
         scale=alt.Scale(domain=present, range=[DECISION_COLOURS[d] for d in present]),
@@ -220,7 +233,7 @@ def ratio_plot(rows: Sequence[Row], margin: float, title: str) -> alt.TopLevelMi
     )
     chart = alt.layer(shade, one, spans, dots, data=_data(rows)).properties(width=340, height=max(60, 20 * len(order)))
     return chart.facet(
-        facet=alt.Facet("pair:N", title=None, sort=None, header=alt.Header(labelFontWeight="bold")), columns=2
+        facet=alt.Facet("pair:N", title=None, sort=pairs, header=alt.Header(labelFontWeight="bold")), columns=2
     )
 
 
@@ -228,7 +241,7 @@ def time_series(rows: Sequence[Row], palette: Palette) -> alt.TopLevelMixin:
     """Bandwidth over time of one attempt per cell; thick inside the steady window, faint outside."""
     order = list(dict.fromkeys(row["point"] for row in rows))
     x = alt.X("t:Q", title="Time since start (s)")
-    y = alt.Y("v:Q", title="Bandwidth (MB/s)", scale=alt.Scale(zero=True))
+    y = alt.Y("v:Q", title="MB/s", scale=alt.Scale(zero=True), axis=alt.Axis(minExtent=38, tickCount=4))
     base = alt.Chart().encode(x=x, y=y, color=palette.colour())
     whole = base.mark_line(strokeWidth=1, opacity=0.45)
     steady = base.transform_filter("datum.steady").mark_line(strokeWidth=2.6)
@@ -245,6 +258,8 @@ def latency_curves(rows: Sequence[Row], palette: Palette) -> alt.TopLevelMixin:
     """Cumulative distribution of latency (merged histograms of all clients), logarithmic in time."""
     order = list(dict.fromkeys(row["point"] for row in rows))
     directions = sorted({row["direction"] for row in rows})
+    mixed = len({(row["point"], row["direction"]) for row in rows}) > len(order)
+    dash = alt.StrokeDash("direction:N", sort=directions, legend=alt.Legend(title="Direction", orient="top"))
     chart = (
         alt.Chart(_data(rows))
         .mark_line(interpolate="step-after", strokeWidth=2)
@@ -252,19 +267,17 @@ def latency_curves(rows: Sequence[Row], palette: Palette) -> alt.TopLevelMixin:
             x=alt.X("ms:Q", title="Latency (ms)", scale=alt.Scale(type="log", nice=False), axis=alt.Axis(format="~g")),
             y=alt.Y("share:Q", title="Operations up to it", axis=alt.Axis(format=".0%")),
             color=palette.colour(),
-            strokeDash=alt.StrokeDash(
-                "direction:N",
-                sort=directions,
-                legend=alt.Legend(title="Direction", orient="top") if len(directions) > 1 else None,
-            ),
+            detail="direction:N",
         )
     )
+    if mixed:
+        chart = chart.encode(strokeDash=dash)
     return _panels(chart, order, independent="x")
 
 
-def _panels(chart: alt.Chart | alt.LayerChart, order: list[str], independent: Literal["x", "y"]) -> alt.TopLevelMixin:
+def _panels(chart: Any, order: list[str], independent: Literal["x", "y"]) -> alt.TopLevelMixin:
     header = alt.Header(labelFontWeight="bold", labelLimit=PANEL)
-    faceted = chart.properties(width=PANEL, height=150).facet(
+    faceted: alt.FacetChart = chart.properties(width=PANEL, height=130).facet(
         facet=alt.Facet("point:N", title=None, sort=order, header=header), columns=COLUMNS
     )
     if independent == "x":

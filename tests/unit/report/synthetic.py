@@ -257,8 +257,10 @@ def _attempts(
                 row = _row(cell, candidate, block, number, status, bandwidth, point, clock)
                 if spec.failures and block == 4 and workload.position == 2 and candidate.position == 0:
                     row |= {"verdict": "invalid", "broken_rules": ["K3"]}
+                if spec.failures and workload.position == 5 and candidate.label == spec.candidates[-1]:
+                    row |= {"verdict": "invalid", "broken_rules": ["K3"]}
                 if spec.failures and workload.position == 4 and candidate.position == 2:
-                    row |= {"verdict": "unknown", "broken_rules": ["A3"]}
+                    row |= {"verdict": "unknown", "broken_rules": ["A1"]}
                 rows.append(row)
                 clock = row["ended_at"]
                 if status == "finished":
@@ -312,6 +314,7 @@ def _checks(row: Mapping[str, Any]) -> list[tuple[str, ...]]:
     for rule, message in (
         ("K3", "the device read 6.44 GB, the load received 6.44 GB"),
         ("R3", "no errors"),
+        ("A1", "operations times block size are the bytes"),
         ("A3", "steady from 4 s to 60 s"),
     ):
         verdict = row["verdict"] if rule in row["broken_rules"] else "valid"

@@ -1,0 +1,84 @@
+"""The report as Markdown, short enough for a pull request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.report.page import summary
+
+if TYPE_CHECKING:
+    from assay.campaign.analysis import Analysis
+    from assay.ledger.queries import StudyData
+
+_SPECIAL = "\\`*_[]<>|#~"
+
+
+def escape(text: str) -> str:
+    """Text that Markdown shows as it is, in tables too: no markup, no HTML, one line."""
+    plain = " ".join(str(text).split())
+    plain = "".join(f"\\{c}" if c in _SPECIAL else c for c in plain.replace("&", "&amp;"))
+    return plain.replace("\\<", "&lt;").replace("\\>", "&gt;").replace("\\_", "_")
+
+
+def table(heads: list[str], rows: list[list[str]]) -> str:
+    """A pipe table; numbers may be anything, cells are taken as Markdown."""
+    lines = [" | ".join(heads), " | ".join("---" for _ in heads), *(" | ".join(row) for row in rows)]
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def _ratio(ratio: dict[str, Any] | None) -> str:
+    if ratio is None:
+        return "–"
+    return f"{ratio['sign']} **{ratio['ratio']}** ({ratio['span']}) {ratio['words']}"
+
+
+def render_markdown(data: StudyData, analysis: Analysis) -> str:
+    """Page one of the report: question, answer, verdict table, A/A line, harness floor, attempts."""
+    page = summary(data, analysis)
+    unit, tally, measure = page["unit"], page["tally"], page["measure"]
+    worse, better = ("worse", "better") if page["smaller"] else ("slower", "faster")
+    parts = [f"## {escape(page['question'])}"]
+    if data.study.scale < 1:
+        parts.append(f"**Scaled down to {data.study.scale:g} of the declared sizes and times.**")
+    parts.append("\n".join(f"- {escape(sentence)}" for sentence in analysis.sentences))
+    parts.append(
+        table(
+            ["candidate", f"▼ {worse}", f"▲ {better}", "= equivalent", "? undecided", "best on", "shares best on"],
+            [
+                [escape(c["label"]) + (" (baseline)" if c["baseline"] else "")]
+                + (["–"] * 4 if c["baseline"] else [str(c[k]) for k in ("slower", "faster", "equivalent", "undecided")])
+                + [str(c["best_on"]), str(c["shared_on"])]
+                for c in page["candidates"]
+            ],
+        )
+    )
+    heads = ["workload point", f"{escape(analysis.baseline or '–')} ({unit.symbol})"]
+    heads += [f"{escape(label)} (ratio)" for label in analysis.subjects[1:]] + ["best"]
+    rows = []
+    for row in page["matrix"]:
+        cells = [escape(row["workload"]), f"{row['baseline']['value']} ({row['baseline']['span']})"]
+        for other in row["others"]:
+            note = f" *{escape(other['note'])}*" if other["note"] else ""
+            cells.append(_ratio(other["ratio"]) + note)
+        rows.append([*cells, escape(row["best"])])
+    parts.append(table(heads, rows))
+    parts.append(
+        f"Ratios are candidate to baseline within the same block, {page['percent']} intervals, {measure.correction} "
+        f"adjustment over {len(analysis.comparisons)} comparisons, margin ±{page['margin']}; above 1 the candidate "
+        f"is better. MB/s = 10^6 bytes per second."
+    )
+    facts = [
+        f"{tally.valid} of {tally.attempts} attempts valid, {tally.invalid} invalid, {tally.unknown} unknown, "
+        f"{tally.failed} failed, {tally.lost} lost",
+        f"{page['blocks_used']} of at most {measure.blocks.maximum} blocks, {page['time_used']}"
+        + (f" of a budget of {page['budget']}" if page["budget"] else ""),
+    ]
+    if page["floors"]:
+        near = max(page["floors"], key=lambda f: f["largest"])
+        facts.append(
+            f"harness floor ({escape(near['candidate'])}): at most {near['largest_text']} of it was reached, on "
+            f"{escape(near['workload'])}"
+        )
+    parts.append("\n".join(f"- {fact}" for fact in facts))
+    parts.append(f"<sub>Assay {page['version']}, study {data.study.id}, seed {data.study.seed}</sub>")
+    return "\n\n".join(parts) + "\n"

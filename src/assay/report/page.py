@@ -1,0 +1,416 @@
+"""The HTML report: one file, no network, everything a reader needs to doubt it or to repeat it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from assay import __version__
+from assay.campaign.analysis import Analysis, CellAnalysis, Comparison, smaller_is_better
+from assay.model.units import format_seconds
+from assay.model.verdict import Verdict
+from assay.report.format import DECISION_SIGNS, UNITS, better_words, number, share, span
+from assay.report.tables import GLOSSARY
+from assay.stats.compare import Decision
+
+if TYPE_CHECKING:
+    from assay.ledger.queries import StudyData
+    from assay.report.figures import Figure
+
+#: Verdicts listed per rule; the rest is counted, and complete in checks.csv.
+MOST_PER_RULE = 100
+#: Artefacts shown in the report are texts a person can type; larger ones stay in the ledger.
+MOST_ARTEFACT_BYTES = 16_000
+#: Attempts whose environment is compared.
+ENVIRONMENT_ATTEMPTS = 24
+
+
+@cache
+def _environment() -> Environment:
+    found = Environment(
+        loader=PackageLoader("assay.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters["number"] = number
+    return found
+
+
+@cache
+def _libraries() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script."""
+    import vl_convert
+
+    text = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    if "</script" in text.lower() or "<!--" in text:
+        raise ValueError("the chart library holds a tag that would end its script element")
+    return text
+
+
+def embedded_json(value: Any) -> Markup:
+    """JSON that is safe inside a ``<script>`` element, whatever strings it holds."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    for character, code in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
+        text = text.replace(character, code)
+    return Markup(text)  # escaped above
+
+
+def render_html(data: StudyData, analysis: Analysis, figures: Sequence[Figure]) -> str:
+    """The whole page."""
+    context = summary(data, analysis)
+    specs = {f.id: {k: v for k, v in f.spec.items() if k not in ("$schema", "config")} for f in figures}
+    sections: dict[str, list[Figure]] = {}
+    for figure in figures:
+        sections.setdefault(figure.section, []).append(figure)
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            **context,
+            figures=sections,
+            specs=embedded_json(specs),
+            libraries=Markup(_libraries()),  # checked in _libraries
+            cells=cell_rows(analysis),
+            attempts=attempt_rows(data),
+            rules=rule_rows(data),
+            environment=environment_rows(data, analysis),
+            repeat=repeat_rows(data, analysis),
+            glossary=GLOSSARY,
+        )
+    )
+
+
+def summary(data: StudyData, analysis: Analysis) -> dict[str, Any]:
+    """Page one, shared by HTML and Markdown."""
+    study, measure, unit = data.study, analysis.measure, UNITS[analysis.metric]
+    started = data.attempts["started_at"].min() if len(data.attempts) else None
+    ended = data.attempts["ended_at"].max() if len(data.attempts) else None
+    used = float(ended) - float(started) if started is not None and ended is not None else 0.0  # type: ignore[arg-type]
+    return {
+        "study": study,
+        "declaration": study.declaration,
+        "question": study.declaration.get("question") or f"How do the candidates of {study.name} compare?",
+        "source": study.declaration.get("source") or "",
+        "created": _when(study.created_at),
+        "version": __version__,
+        "measure": measure,
+        "unit": unit,
+        "smaller": smaller_is_better(analysis.metric),
+        "percent": f"{100 * measure.confidence:g} %",
+        "margin": f"{100 * measure.margin:g} %",
+        "analysis": analysis,
+        "tally": analysis.tally,
+        "blocks_used": data.attempts["block"].n_unique() if len(data.attempts) else 0,
+        "time_used": format_seconds(used),
+        "budget": format_seconds(measure.budget) if measure.budget else None,
+        "candidates": candidate_rows(analysis),
+        "matrix": matrix_rows(analysis),
+        "floors": floor_rows(analysis),
+        "alarms": alarm_rows(analysis),
+        "study_findings": [
+            row
+            for row in data.checks.iter_rows(named=True)
+            if row["scope"] == "study" and row["verdict"] != Verdict.VALID
+        ],
+    }
+
+
+def _when(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def candidate_rows(analysis: Analysis) -> list[dict[str, Any]]:
+    """One row per candidate: how it did against the baseline, losses first."""
+    rows = []
+    for label in analysis.subjects:
+        mine = [c for c in analysis.baseline_comparisons if c.a == label]
+        count = Counter(c.decision for c in mine)
+        decided = [c for c in mine if c.decision in (Decision.FASTER, Decision.SLOWER)]
+        worst = min(decided, key=lambda c: c.ratio.estimate, default=None)
+        best = max(decided, key=lambda c: c.ratio.estimate, default=None)
+        best_on = sum(w.kind in ("winner", "alone") and w.best == label for w in analysis.winners)
+        rows.append(
+            {
+                "label": label,
+                "baseline": label == analysis.baseline,
+                "slower": count[Decision.SLOWER],
+                "faster": count[Decision.FASTER],
+                "equivalent": count[Decision.EQUIVALENT],
+                "undecided": count[Decision.UNDECIDED],
+                "points": len(mine),
+                "worst": _ratio(worst, analysis) if worst and worst.ratio.estimate < 1 else None,
+                "best": _ratio(best, analysis) if best and best.ratio.estimate > 1 else None,
+                "best_on": best_on,
+                "shared_on": sum(w.kind == "tie" and label in w.contenders for w in analysis.winners),
+            }
+        )
+    return rows
+
+
+def _ratio(comparison: Comparison, analysis: Analysis) -> dict[str, str]:
+    cell = analysis.cell(comparison.a, comparison.workload_id)
+    return {
+        "ratio": number(comparison.ratio.estimate),
+        "span": span(comparison.ratio),
+        "decision": comparison.decision.value,
+        "words": better_words(analysis.metric, comparison.decision),
+        "sign": DECISION_SIGNS[comparison.decision],
+        "reason": comparison.result.reason,
+        "workload": cell.workload if cell else comparison.workload_id,
+        "n": str(comparison.result.n),
+    }
+
+
+def matrix_rows(analysis: Analysis) -> list[dict[str, Any]]:
+    """One row per point: the baseline's value, then each other candidate's ratio, interval and decision."""
+    by_key = {(c.a, c.workload_id): c for c in analysis.baseline_comparisons}
+    by_cell = {(c.candidate, c.workload_id): c for c in analysis.cells}
+    best = {w.workload_id: w for w in analysis.winners}
+    rows = []
+    for workload_id, winner in best.items():
+        base = by_cell.get((analysis.baseline or "", workload_id))
+        others = []
+        for label in analysis.subjects[1:]:
+            cell, comparison = by_cell.get((label, workload_id)), by_key.get((label, workload_id))
+            others.append(
+                {
+                    "label": label,
+                    "ratio": _ratio(comparison, analysis) if comparison else None,
+                    "note": _note(cell),
+                    "missing": cell.not_applicable if cell else "not planned",
+                }
+            )
+        verdict = {
+            "winner": winner.best,
+            "alone": winner.best,
+            "tie": " ≈ ".join(winner.contenders),
+            "undecided": "undecided: " + ", ".join(winner.contenders),
+            "none": "no valid value",
+        }[winner.kind]
+        name = next((c.workload for c in analysis.cells if c.workload_id == workload_id), workload_id)
+        rows.append(
+            {
+                "workload": name,
+                "baseline": _value(base, analysis),
+                "note": _note(base),
+                "others": others,
+                "best": verdict,
+                "kind": winner.kind,
+            }
+        )
+    return rows
+
+
+def _value(cell: CellAnalysis | None, analysis: Analysis) -> dict[str, str]:
+    if cell is None or not cell.n:
+        return {"value": "–", "span": cell.not_applicable or cell.reason if cell else "not planned"}
+    factor = UNITS[analysis.metric].factor
+    return {"value": number(cell.interval.estimate * factor), "span": span(cell.interval, factor)}
+
+
+def _note(cell: CellAnalysis | None) -> str:
+    if cell is None or cell.verdict is Verdict.VALID or cell.not_applicable:
+        return ""
+    return f"{cell.verdict.value}: {' '.join(cell.rules) or cell.reason}"
+
+
+def floor_rows(analysis: Analysis) -> list[dict[str, Any]]:
+    """The harness floor per point and each candidate's share of it."""
+    factor = UNITS[analysis.metric].factor
+    names = {c.workload_id: c.workload for c in analysis.cells}
+    return [
+        {
+            "workload": names[f.workload_id],
+            "candidate": f.candidate,
+            "value": number(f.interval.estimate * factor),
+            "span": span(f.interval, factor),
+            "latency_us": number(f.intervals["latency-mean"].estimate * 1e6),
+            "shares": [
+                {"text": share(f.shares[s]), "high": f.shares[s] > 0.5} if s in f.shares else None
+                for s in analysis.subjects
+            ],
+            "largest": max(f.shares.values(), default=0.0),
+            "largest_text": share(max(f.shares.values(), default=0.0)),
+        }
+        for f in analysis.floors
+    ]
+
+
+def alarm_rows(analysis: Analysis) -> list[dict[str, Any]]:
+    """The A/A line per pair: alarms, and the largest deviation seen, as the noise of this lab."""
+    rows = []
+    for alarms in analysis.false_alarms:
+        tested = [c for c in alarms.comparisons if c.result.n >= 2]
+        widest = max(tested, key=lambda c: max(c.ratio.estimate, 1 / c.ratio.estimate), default=None)
+        rows.append(
+            {
+                "subject": alarms.subject,
+                "twin": alarms.twin,
+                "different": alarms.different,
+                "tested": alarms.tested,
+                "points": len(alarms.comparisons),
+                "widest": _ratio(widest, analysis) if widest else None,
+                "alarms": [_ratio(c, analysis) for c in tested if c.decision in (Decision.FASTER, Decision.SLOWER)],
+            }
+        )
+    return rows
+
+
+def cell_rows(analysis: Analysis) -> list[dict[str, Any]]:
+    """Absolute numbers of every cell, all metrics."""
+    rows = []
+    for cell in analysis.cells:
+        figures = {m: number(i.estimate * UNITS[m].factor) for m, i in cell.intervals.items()}
+        factor = UNITS[analysis.metric].factor
+        rows.append(
+            {
+                "cell": cell,
+                "figures": figures,
+                "span": span(cell.interval, factor) if cell.n else "–",
+                "median": number(cell.median.estimate * factor),
+                "median_span": span(cell.median, factor) if cell.n else "–",
+                "verdict": "not applicable" if cell.not_applicable else cell.verdict.value,
+                "rules": " ".join(cell.rules),
+            }
+        )
+    return rows
+
+
+def attempt_rows(data: StudyData) -> list[dict[str, Any]]:
+    """Every attempt, in order of start."""
+    names = {w.id: w.name for w in data.workloads}
+    first = data.attempts["started_at"].min() if len(data.attempts) else 0.0
+    return [
+        {
+            "at": number(row["started_at"] - first, 4),
+            "workload": names[row["workload_id"]],
+            "candidate": row["candidate"],
+            "block": row["block"],
+            "try": row["try_number"],
+            "status": row["status"],
+            "verdict": row["verdict"],
+            "rules": " ".join(row["broken_rules"]),
+            "seconds": number(row["ended_at"] - row["started_at"]),
+            "bandwidth": number(_times(row["bandwidth"], 1e-6), 4),
+            "iops": number(row["iops"], 4),
+            "mean": number(_times(row["latency_mean"], 1e3)),
+            "p99": number(_times(row["latency_p99"], 1e3)),
+        }
+        for row in data.attempts.iter_rows(named=True)
+    ]
+
+
+def _times(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+def rule_rows(data: StudyData) -> list[dict[str, Any]]:
+    """Verdicts grouped by rule: how many of each, then those that are not valid with their evidence."""
+    names = {w.id: w.name for w in data.workloads}
+    cells = {c.id: f"{c.candidate}, {names[c.workload_id]}" for c in data.cells}
+    subjects = {
+        row[0]: f"{cells[row[1]]}, block {row[2]}" for row in data.attempts.select("id", "cell_id", "block").iter_rows()
+    }
+    subjects |= cells | {data.study.id: "the study"}
+    by_rule: dict[str, list[dict[str, Any]]] = {}
+    for row in data.checks.sort("rule").iter_rows(named=True):
+        by_rule.setdefault(row["rule"], []).append(row)
+    titles = _rule_titles()
+    found = []
+    for rule, rows in by_rule.items():
+        count = Counter(row["verdict"] for row in rows)
+        order = {"invalid": 0, "unknown": 1, "valid": 2}
+        ranked = sorted(rows, key=lambda row: order.get(row["verdict"], 3))
+        bad = [row for row in ranked if row["verdict"] != "valid"]
+        shown = bad[:MOST_PER_RULE] or ranked[:3]
+        found.append(
+            {
+                "rule": rule,
+                "title": titles.get(rule, ""),
+                "scope": ", ".join(sorted({row["scope"] for row in rows})),
+                "valid": count["valid"],
+                "invalid": count["invalid"],
+                "unknown": count["unknown"],
+                "shown": [
+                    {**row, "what": subjects.get(row["subject"], row["subject"]), "evidence": _pretty(row["evidence"])}
+                    for row in shown
+                ],
+                "hidden": len(bad) - len(shown) if bad else 0,
+                "examples": not bad,
+            }
+        )
+    return found
+
+
+def _rule_titles() -> dict[str, str]:
+    from assay.checks.registry import all_rules
+
+    return {rule.id: rule.doc.splitlines()[0] for rule in all_rules().values() if rule.doc}
+
+
+def _pretty(text: str) -> str:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return text
+    if not found:
+        return ""
+    if isinstance(found, dict) and all(not isinstance(v, dict | list) for v in found.values()):
+        return ", ".join(f"{k} = {v}" for k, v in found.items())
+    return json.dumps(found, indent=1, ensure_ascii=False)
+
+
+def environment_rows(data: StudyData, analysis: Analysis) -> list[dict[str, Any]]:
+    """Facts of the hosts, of the candidates, and of the attempts; a fact that varied shows all its values."""
+    rows: dict[tuple[str, str], list[str]] = {}
+
+    def add(where: str, facts: Any, prefix: str = "") -> None:
+        if isinstance(facts, dict):
+            for key, value in facts.items():
+                add(where, value, f"{prefix}.{key}" if prefix else str(key))
+        elif (text := str(facts)[:300]) not in (known := rows.setdefault((where, prefix), [])):
+            known.append(text)
+
+    for host in data.hosts:
+        add(f"host {host.name}", host.facts)
+    for candidate in data.candidates:
+        add(f"candidate {candidate.label}", {"system": candidate.system, **candidate.facts, **candidate.tuning})
+    ids = [c.representative for c in analysis.cells if c.representative]
+    step = max(1, len(ids) // ENVIRONMENT_ATTEMPTS)
+    for attempt_id in ids[::step]:
+        add("attempts", data.evidence(attempt_id).environment)
+    return [
+        {"where": where, "key": key, "values": values, "varied": len(values) > 1}
+        for (where, key), values in rows.items()
+    ]
+
+
+def repeat_rows(data: StudyData, analysis: Analysis) -> list[dict[str, Any]]:
+    """Command and job file of one attempt per point, as kept in the ledger."""
+    found = []
+    for winner in analysis.winners:
+        cells = [c for c in analysis.cells if c.workload_id == winner.workload_id and c.representative]
+        if not cells or cells[0].representative is None:
+            continue
+        cell = cells[0]
+        texts = []
+        for name, content_hash in data.evidence(cells[0].representative).artefacts.items():
+            content = data.artefact(content_hash)
+            if content is None or len(content) > MOST_ARTEFACT_BYTES or name.endswith((".json", ".log")):
+                continue
+            try:
+                texts.append({"name": name, "text": content.decode()})
+            except UnicodeDecodeError:
+                continue
+        if texts:
+            found.append({"workload": cell.workload, "candidate": cell.candidate, "files": texts})
+    return found

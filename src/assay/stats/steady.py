@@ -259,6 +259,8 @@ def steady_window(
     leave out a last incomplete interval. The window is x[cut:] with the cut from MSER (MSER-5 from 50 samples
     on), hence at least half of the series. It is steady when x has min_samples and none of these holds:
 
+    * no cut: MSER took the last cut allowed and the half cut off differs by effect_floor of the mean, so the
+      run may have two levels or may still be warming up;
     * trend: Mann-Kendall with "hamed-rao+ar1" has p < alpha and Sen's slope moves the level by at least
       effect_floor of the mean across the window (a significant 1 % in an hour is true and irrelevant);
     * level shift: Pettitt has p < alpha and the two levels differ by at least effect_floor of the mean;
@@ -274,9 +276,7 @@ def steady_window(
     if not interval_seconds > 0:
         raise ValueError(f"interval_seconds must be positive, not {interval_seconds}")
     if min_samples < 8:
-        raise ValueError(
-            f"min_samples must be at least 8 (the trend test needs half of them), not {min_samples}"
-        )
+        raise ValueError(f"min_samples must be at least 8 (the trend test needs half of them), not {min_samples}")
     if effect_floor < 0 or (max_cov is not None and max_cov < 0):
         raise ValueError("effect_floor and max_cov must not be negative")
     values = non_negative(x)
@@ -285,7 +285,8 @@ def steady_window(
     nothing = SteadyState(False, 0, n, "", total, None, None, NO_TREND, NO_SHIFT)
     if n < min_samples:
         return replace(nothing, reason=f"only {n} samples, at least {min_samples} needed")
-    start = mser_cut(values, batch=5 if n >= _MSER5_FROM else 1)
+    batch = 5 if n >= _MSER5_FROM else 1
+    start = mser_cut(values, batch)
     window = values[start:]
     mean = float(window.mean())
     if mean == 0:
@@ -299,21 +300,30 @@ def steady_window(
         trend=mann_kendall(window, "hamed-rao+ar1"),
         shift=replace(shift, index=shift.index + start),
     )
-    objection = _objection(examined, window.size, mean, interval_seconds, alpha, effect_floor, max_cov)
+    warm_up = _warm_up(values, start, mean, interval_seconds)
+    objection = _objection(examined, mean, interval_seconds, alpha, effect_floor, max_cov)
     if objection is not None:
-        return replace(examined, reason=objection)
-    first, last = start * interval_seconds, n * interval_seconds
-    return replace(
-        examined,
-        found=True,
-        steady_mean=mean,
-        reason=f"steady from {first:g} s to {last:g} s ({window.size} of {n} samples)",
-    )
+        return replace(examined, reason=f"{objection}, {warm_up}")
+    at_limit = start // batch == n // batch // 2
+    if at_limit and abs(float(values[:start].mean()) - mean) >= effect_floor * mean:
+        # White's advice: a cut at the limit means that no cut was found, only the last one allowed.
+        return replace(examined, reason=f"half of the run and still no steady window: {warm_up}")
+    last = n * interval_seconds
+    reason = f"steady until the end at {last:g} s, {warm_up}"
+    return replace(examined, found=True, steady_mean=mean, reason=reason)
+
+
+def _warm_up(values: FloatArray, start: int, mean: float, interval_seconds: float) -> str:
+    """What was cut off, with its level: a fast first part is a cache or a burst: readers must see it."""
+    if start == 0:
+        return "without warm-up"
+    ahead = float(values[:start].mean()) / mean - 1
+    direction = "faster" if ahead > 0 else "slower"
+    return f"after {start * interval_seconds:g} s cut off as warm-up, {abs(ahead):.1%} {direction}"
 
 
 def _objection(
     examined: SteadyState,
-    size: int,
     mean: float,
     interval_seconds: float,
     alpha: float,
@@ -321,16 +331,15 @@ def _objection(
     max_cov: float | None,
 ) -> str | None:
     """Why the examined window is not a steady state, in plain words; None when nothing speaks against it."""
-    warm_up = f"after a warm-up of {examined.start * interval_seconds:g} s"
     trend, shift, cov = examined.trend, examined.shift, examined.cov
-    drift = trend.slope * (size - 1) / mean
+    drift = trend.slope * (examined.stop - examined.start - 1) / mean
     if trend.p < alpha and abs(drift) >= effect_floor:
         verb = "rises" if drift > 0 else "falls"
-        return f"the rate still {verb} by {abs(drift):.1%} of its mean {warm_up} (p = {trend.p:.2g})"
+        return f"the rate still {verb} by {abs(drift):.1%} of its mean (p = {trend.p:.2g})"
     if shift.p < alpha and abs(shift.relative_change) >= effect_floor:
         verb = "jumps up" if shift.relative_change > 0 else "drops"
         when = f"at {shift.index * interval_seconds:g} s"
         return f"the rate {verb} by {abs(shift.relative_change):.1%} of its mean {when} (p = {shift.p:.2g})"
     if max_cov is not None and cov is not None and cov > max_cov:
-        return f"the rate is erratic: it varies by {cov:.0%} of its mean {warm_up}, more than {max_cov:.0%}"
+        return f"the rate is erratic: it varies by {cov:.0%} of its mean, more than {max_cov:.0%}"
     return None

@@ -16,9 +16,7 @@ from scipy import stats
 from assay.stats._input import FloatArray, check_fraction, finite, positive
 
 
-def blocks_needed(
-    pilot_values: ArrayLike, half_width: float, confidence: float, minimum: int, maximum: int
-) -> int:
+def blocks_needed(pilot_values: ArrayLike, half_width: float, confidence: float, minimum: int, maximum: int) -> int:
     """Blocks in total (pilot included) for a relative half width of the geometric mean.
 
     pilot_values: shape (n0,), one value per block, n0 >= 2. half_width 0.05 means within a factor of 1.05.
@@ -27,7 +25,7 @@ def blocks_needed(
     unless maximum cut the number down.
 
     Raises ValueError when n0 < 2, a value is not positive and finite, half_width <= 0, confidence is outside
-    (0, 1) or minimum > maximum. Source: Stein 1945, Ann. Math. Statist. 16(3).
+    (0, 1), or not 1 <= minimum <= maximum. Source: Stein 1945, Ann. Math. Statist. 16(3).
     """
     return _two_stage(np.log(positive(pilot_values)), half_width, confidence, minimum, maximum)
 
@@ -51,10 +49,10 @@ def _two_stage(logs: FloatArray, half_width: float, confidence: float, minimum: 
         raise ValueError(f"a pilot of {logs.size} shows no spread: at least 2 values needed")
     if not half_width > 0:
         raise ValueError(f"half_width must be positive, not {half_width}")
-    if minimum > maximum:
-        raise ValueError(f"minimum {minimum} is above maximum {maximum}")
+    if not 1 <= minimum <= maximum:
+        raise ValueError(f"minimum {minimum} must be at least 1 and not above maximum {maximum}")
     quantile = float(stats.t.isf((1 - confidence) / 2, logs.size - 1))
-    wanted = (quantile * float(logs.std(ddof=1)) / math.log1p(half_width)) ** 2
-    # min() before ceil(): a tiny half width makes `wanted` too large for an int, and possibly inf.
-    needed = math.ceil(min(wanted, float(maximum)))
+    root = quantile * float(logs.std(ddof=1)) / math.log1p(half_width)
+    # Compared before squaring: a tiny half width would overflow.
+    needed = maximum if root >= math.sqrt(maximum) else math.ceil(root**2)
     return max(needed, minimum, int(logs.size))

@@ -243,7 +243,7 @@ class FioWorkload:
                     bandwidth=lines["bw"][n],
                     latency=lines["lat"][n],
                     iops=lines["iops"][n] if "iops" in lines else None,
-                    total_bytes={d: t.bytes for d, t in thread.totals.items()},
+                    totals={d: (t.bytes, t.operations) for d, t in thread.totals.items()},
                 )
                 for n, thread in enumerate(threads)
             ],

@@ -1,9 +1,10 @@
 """fio's averaged logs of all threads of a client as series of the client on one regular grid.
 
 How fio 3.x logs with ``log_avg_msec`` (stat.c): bandwidth and IOPS lines are written by a helper thread; a line at time
-t is the mean rate since that thread's previous sample, about one interval before. When nothing completed in an interval
-there is no line, so a gap is idle time, not one long interval, and must count as zero: stalls are what a file system
-test is after. Latency lines are written by the first operation that completes after a multiple of the interval and hold
+t is the mean rate since that thread's previous sample, one interval before or, when the helper is late, more. A sample
+in which nothing was completed leaves no line, so a long gap is idle time and must count as zero: stalls are what a file
+system test is after. A gap below two intervals can only be a late sample. A longer one is taken for a late sample if the
+thread's own byte counter leaves room for so many bytes, else for idle time before one interval. Latency lines are written by the first operation that completes after a multiple of the interval and hold
 the mean of the operations before. Times count from the end of the ramp. What a thread moves after its last line, less
 than one interval, is in the totals but in no series.
 """
@@ -20,21 +21,21 @@ from assay.model.evidence import Direction, Series
 from assay.model.series import Floats, rebin
 
 _DDIR: dict[Direction, int] = {"read": 0, "write": 1}
-_LATE = 1.5  # an interval up to this much longer is a late sample, not a gap
-_LATE_START_SECONDS = 0.25  # fio's helper thread looks at a new thread at least this often
+_SLACK_SECONDS = 0.001  # fio takes a sample this much early (LOG_MSEC_SLACK)
+_LATEST_SECONDS = 0.25  # fio's helper thread wakes up at least this often (DISK_UTIL_MSEC)
 
 
 @dataclass(frozen=True)
 class ThreadLogs:
     """Lines of one thread: columns time (ms), value, direction; ``iops`` is None when it follows from bandwidth.
 
-    ``total_bytes`` is what the thread has moved in each direction by its own counters.
+    ``totals`` are bytes and operations that the thread has done in each direction by its own counters.
     """
 
     bandwidth: Floats
     latency: Floats
     iops: Floats | None
-    total_bytes: Mapping[Direction, int]
+    totals: Mapping[Direction, tuple[int, int]]
 
 
 def parse_logs(contents: Sequence[bytes]) -> list[Floats]:
@@ -106,9 +107,11 @@ def _direction_series(
     weight = np.zeros(bins)
     weighted = np.zeros(bins)
     for thread in threads:
-        rate = _rates(thread.bandwidth, direction, 1024.0, interval, edges, thread.total_bytes.get(direction))
-        logged = thread.iops
-        iops = rate / block_size if logged is None else _rates(logged, direction, 1.0, interval, edges, None)
+        total_bytes, total_operations = thread.totals.get(direction, (0, 0))
+        rate = _rates(thread.bandwidth, direction, 1024.0, interval, edges, total_bytes)
+        iops = rate / block_size
+        if thread.iops is not None:
+            iops = _rates(thread.iops, direction, 1.0, interval, edges, total_operations)
         bandwidth += rate
         operations += iops
         lines = thread.latency[thread.latency[:, 2] == _DDIR[direction]]
@@ -142,18 +145,20 @@ def _rates(
     unit: float,
     interval: float,
     edges: Floats,
-    total: int | None,
+    total: int,
 ) -> Floats:
-    """Mean rate of one thread in each bin."""
+    """Mean rate of one thread in each bin; ``total`` is what it has moved altogether, in the unit of the rate."""
     mine = lines[lines[:, 2] == _DDIR[direction]]
     if not len(mine):
         return np.zeros(len(edges) - 1)
     ends = mine[:, 0] / 1000
     values = mine[:, 1] * unit
     gaps = np.diff(ends, prepend=0.0)
-    lengths = np.where(gaps <= _LATE * interval, gaps, interval)
-    # The first sample can be late, its rate is then over all the time before; the thread's own counter proves it.
-    late_start = gaps[0] <= interval + _LATE_START_SECONDS
-    if late_start and (total is None or values[0] * gaps[0] + values[1:] @ lengths[1:] <= 1.01 * total):
-        lengths[0] = gaps[0]
+    lengths = np.where(gaps < 2 * (interval - _SLACK_SECONDS), gaps, interval)
+    room = total - float(values @ lengths)
+    for i in np.flatnonzero((lengths < gaps) & (gaps <= interval + _LATEST_SECONDS)):
+        more = float(values[i] * (gaps[i] - lengths[i]))
+        if more <= room:
+            lengths[i] = gaps[i]
+            room -= more
     return rebin(ends - lengths, ends, values, edges)

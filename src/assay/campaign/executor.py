@@ -256,14 +256,12 @@ class Runner:
 
     def _campaign(self, machine: state.Campaign, fleet: Fleet, host: Host, tools: dict[str, Any]) -> Ended:
         try:
-            lost = self._deploy(fleet, tools)
+            failures = self._deploy(fleet, tools)
+            for candidate, reason in failures.items():
+                self.ledger.add_event(self.study_id, "candidate-lost", {"candidate": candidate, "reason": reason})
+                self.progress.note(f"{candidate} cannot be used: {reason}")
             recorded, started = self._history()
-            for event in lost:
-                self.ledger.add_event(
-                    self.study_id, "candidate-lost", {"candidate": event.candidate, "reason": event.reason}
-                )
             instructions = machine.handle(state.Begin())
-            failures = {event.candidate: event.reason for event in lost}
             while True:
                 follow_up: state.Event | None = None
                 for instruction in instructions:

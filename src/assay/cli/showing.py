@@ -1,0 +1,195 @@
+"""``assay status``, ``report``, ``compare``, ``check``, ``export`` and ``import``: reading the ledger."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.cli.errors import BadInput
+from assay.cli.studies import find_row
+from assay.ledger.queries import Counts, count_studies, load_study
+from assay.ledger.store import Ledger
+
+if TYPE_CHECKING:
+    from assay.ledger.queries import StudyData
+
+
+def show_status(key: str | None, ledger_url: str | None, as_json: bool) -> int:
+    """Print counts of attempts; of all studies, or of one with what is left. Raises BadInput, LedgerError."""
+    with Ledger(ledger_url) as ledger:
+        counts = count_studies(ledger, find_row(key, ledger).id if key is not None else None)
+    if as_json:
+        print(json.dumps([_status(c) for c in counts]))
+        return 0
+    if not counts:
+        print("the ledger holds no study yet; run one: assay run local-quick")
+        return 0
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(
+        "study", "id", "state", "cells", "blocks", "attempts", "valid", "unknown", "void", "failed", "lost",
+        box=None, pad_edge=False,
+    )  # fmt: skip
+    for c in counts:
+        table.add_row(escape(c.study.name), c.study.id, _state(c), *(str(_status(c)[k]) for k in _COLUMNS))
+    console = Console()
+    console.print(table)
+    if key is not None and counts[0].study.outcome:
+        console.print(counts[0].study.outcome, markup=False, highlight=False)
+    return 0
+
+
+_COLUMNS = ("cells", "blocks", "attempts", "valid", "unknown", "void", "failed", "lost")
+
+
+def _state(counts: Counts) -> str:
+    return counts.study.state if counts.study.state != "running" else "running or killed; assay run resumes it"
+
+
+def _status(c: Counts) -> dict[str, Any]:
+    return {
+        "study": c.study.name,
+        "id": c.study.id,
+        "state": c.study.state,
+        "outcome": c.study.outcome,
+        "scale": c.study.scale,
+        "cells": c.cells,
+        "blocks": c.blocks,
+        "attempts": c.of(),
+        "valid": c.of("finished", "valid"),
+        "unknown": c.of("finished", "unknown"),
+        "void": c.of("finished", "invalid"),
+        "failed": c.of("failed"),
+        "lost": c.of("lost"),
+    }
+
+
+def make_report(key: str, ledger_url: str | None, formats: str, out: Path | None, as_json: bool) -> int:
+    """Write the report of a study in the formats asked for. Raises BadInput, LedgerError, OSError."""
+    from assay.campaign.analysis import analyse
+    from assay.report.export import write_report
+
+    wanted = {f.strip() for f in formats.split(",") if f.strip()}
+    with Ledger(ledger_url) as ledger:
+        data = load_study(ledger, find_row(key, ledger).id)
+        try:
+            written = write_report(data, analyse(data), out or Path(f"assay-report-{data.study.id}"), wanted)
+        except ValueError as error:
+            raise BadInput(f"--format: {error}") from None
+    if as_json:
+        print(json.dumps([str(p.absolute()) for p in written]))
+    else:
+        for path in written:
+            print(path.absolute())
+    return 0
+
+
+def show_comparison(a: str, b: str, key: str | None, ledger_url: str | None, as_json: bool) -> int:
+    """Compare two candidates of one study, or two studies. Raises BadInput, LedgerError."""
+    from assay.report import compare
+
+    with Ledger(ledger_url) as ledger:
+        first, second = (None, None) if key is not None else (ledger.find_study(a), ledger.find_study(b))
+        if first is not None and second is not None:
+            result = compare.studies(load_study(ledger, first.id), load_study(ledger, second.id))
+        else:
+            data = load_study(ledger, find_row(key, ledger).id)
+            _known_candidate(a, data)
+            _known_candidate(b, data)
+            result = compare.candidates(data, a, b)
+    if as_json:
+        print(json.dumps(compare.as_dicts(result)))
+        return 0
+    from rich.console import Console
+
+    from assay.report.terminal import comparison_renderable
+
+    Console().print(comparison_renderable(result))
+    return 0
+
+
+def _known_candidate(label: str, data: StudyData) -> None:
+    labels = [c.label for c in data.candidates]
+    if label not in labels:
+        raise BadInput(
+            f"{label!r} is no candidate of study {data.study.name} and no study; candidates: {', '.join(labels)}"
+        )
+
+
+def show_checks(key: str, ledger_url: str | None, all_verdicts: bool, as_json: bool) -> int:
+    """Print verdicts; 1 when a check that voids has found something, else 0. Raises BadInput, LedgerError."""
+    with Ledger(ledger_url) as ledger:
+        data = load_study(ledger, find_row(key, ledger).id)
+    named = _subjects(data)
+    rows = [
+        {**row, "evidence": json.loads(row["evidence"]), **named.get(row["subject"], {})}
+        for row in data.checks.sort("rule", "subject").iter_rows(named=True)
+        if all_verdicts or row["verdict"] != "valid"
+    ]
+    code = 1 if "invalid" in data.attempts["verdict"].to_list() else 0
+    if as_json:
+        print(json.dumps({"study": data.study.id, "exit_code": code, "checks": rows}))
+        return code
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from assay.checks.registry import all_rules
+
+    rules = all_rules()
+    table = Table(
+        "rule", "weight", "verdict", "candidate", "workload point", "block", "finding", box=None, pad_edge=False
+    )
+    for row in rows:
+        table.add_row(
+            row["rule"], rules[row["rule"]].weight.value if row["rule"] in rules else "", row["verdict"],
+            escape(row.get("candidate", "")), escape(row.get("point", "(study)")), str(row.get("block", "")),
+            escape(row["message"]),
+        )  # fmt: skip
+    console = Console()
+    console.print(table)
+    total = data.checks.height
+    broken = data.checks.filter(data.checks["verdict"] == "invalid").height
+    unknown = data.checks.filter(data.checks["verdict"] == "unknown").height
+    console.print(
+        f"{total} verdicts: {total - broken - unknown} valid, {unknown} unknown, {broken} invalid; "
+        "a rule of weight void excludes the attempt, one of weight flag is shown only",
+        highlight=False,
+    )
+    return code
+
+
+def _subjects(data: StudyData) -> dict[str, dict[str, Any]]:
+    points = {w.id: w.name for w in data.workloads}
+    named: dict[str, dict[str, Any]] = {
+        c.id: {"candidate": c.candidate, "point": points[c.workload_id]} for c in data.cells
+    }
+    for a in data.attempts.iter_rows(named=True):
+        named[a["id"]] = {"candidate": a["candidate"], "point": points[a["workload_id"]], "block": a["block"]}
+    return named
+
+
+def export_bundle(key: str, file: Path, ledger_url: str | None, as_json: bool) -> int:
+    """Write a study as one file. Raises BadInput, LedgerError, OSError."""
+    from assay.ledger.bundle import write_bundle
+
+    with Ledger(ledger_url) as ledger:
+        row = find_row(key, ledger)
+        size = write_bundle(ledger, row.id, file)
+    print(
+        json.dumps({"study": row.id, "file": str(file), "bytes": size}) if as_json else f"{file}: {size / 1e6:.2f} MB"
+    )
+    return 0
+
+
+def import_bundle(file: Path, ledger_url: str | None, as_json: bool) -> int:
+    """Take a bundle into the ledger. Raises BundleError, LedgerError, OSError."""
+    from assay.ledger.bundle import read_bundle
+
+    with Ledger(ledger_url) as ledger:
+        study = read_bundle(ledger, file)
+    print(json.dumps({"study": study}) if as_json else f"study {study}; see: assay report {study}")
+    return 0

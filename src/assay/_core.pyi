@@ -6,11 +6,11 @@ outside (0, 100]. OverflowError: a negative number, one above 64 bits, or counts
 """
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from typing_extensions import Buffer
+from numpy.typing import NDArray
 
-Integers: TypeAlias = Sequence[int] | Buffer
+Integers: TypeAlias = Sequence[int] | NDArray[Any]
 
 __version__: str
 

@@ -23,9 +23,14 @@ METRIC_WORDS: Mapping[str, str] = {
 
 
 def percent(ratio: float) -> str:
-    """A ratio as a change: 1.234 -> ``+23 %``, 0.977 -> ``-2.3 %``."""
+    """A ratio as a change: 1.234 -> ``+23 %``, 0.977 -> ``−2.3 %``."""
     change = 100 * (ratio - 1)
-    return f"{change:+.0f} %" if abs(change) >= 10 else f"{change:+.1f} %"
+    text = f"{change:+.0f} %" if abs(change) >= 9.95 else f"{change:+.1f} %"
+    return text.replace("-", "−")
+
+
+def _are(count: int, what: str) -> str:
+    return f"{count} is {what}" if count == 1 else f"{count} are {what}"
 
 
 def sentences(analysis: Analysis, names: Mapping[str, str]) -> tuple[str, ...]:
@@ -43,19 +48,24 @@ def _race(analysis: Analysis) -> list[str]:
     if len(analysis.subjects) < 2 or not points:
         return []
     clear = Counter(w.best for w in analysis.winners if w.kind == "winner")
-    shared = Counter(label for w in analysis.winners if w.kind == "tie" for label in w.contenders)
+    shared = Counter(
+        tuple(sorted(w.contenders, key=analysis.subjects.index)) for w in analysis.winners if w.kind == "tie"
+    )
     open_points = sum(w.kind in ("undecided", "none") for w in analysis.winners)
     metric = METRIC_WORDS[analysis.metric]
-    parts = [f"{label} is best on {clear[label]}" for label in analysis.subjects if clear[label]]
-    parts += [
-        f"{label} shares the best place on {shared[label]}" for label in analysis.subjects if shared[label]
-    ]
     if len(clear) == 1 and next(iter(clear.values())) == points:
         return [f"By {metric}, {next(iter(clear))} is best on every one of {points} workload points."]
+    parts = [f"{label} is best on {clear[label]}" for label in analysis.subjects if clear[label]]
+    parts += [f"{_all(labels)} are equivalent and best on {count}" for labels, count in shared.most_common()]
     if not parts:
         return [f"By {metric}, no candidate could be shown to be best on any of {points} workload points."]
-    tail = f"; {open_points} undecided" if open_points else ""
-    return [f"By {metric}, of {points} workload points: {', '.join(parts)}{tail}."]
+    if open_points:
+        parts.append(f"{open_points} undecided")
+    return [f"By {metric}, of {points} workload points: {'; '.join(parts)}."]
+
+
+def _all(labels: Sequence[str]) -> str:
+    return f"{', '.join(labels[:-1])} and {labels[-1]}" if len(labels) > 1 else labels[0]
 
 
 def _named(comparison: Comparison, names: Mapping[str, str]) -> str:
@@ -99,9 +109,7 @@ def _false_alarms(analysis: Analysis) -> list[str]:
     found = []
     for alarms in analysis.false_alarms:
         if not alarms.tested:
-            found.append(
-                f"A/A pair of {alarms.subject}: too few blocks to raise any alarm, so it proves nothing yet."
-            )
+            found.append(f"A/A pair of {alarms.subject}: too few blocks to raise any alarm, so it proves nothing yet.")
             continue
         found.append(
             f"False alarms: {alarms.subject} against itself was called different on {alarms.different} of "
@@ -117,14 +125,14 @@ def _caveats(analysis: Analysis) -> list[str]:
     unknown = sum(c.verdict is Verdict.UNKNOWN for c in running)
     if invalid or unknown:
         found.append(
-            f"Of {len(running)} cells {invalid} are invalid (no statement is made about them) and {unknown} "
-            "could not be fully verified."
+            f"Of {len(running)} cells {_are(invalid, 'invalid')} (nothing is claimed about such a cell) and "
+            f"{_are(unknown, 'not fully verified')}."
         )
     judged = [c for c in running if c.role == "subject"]
     missed = sum(not c.target_met for c in judged)
     if missed:
         found.append(
-            f"{missed} of {len(judged)} cells have an interval wider than the wanted "
+            f"Of {len(judged)} cells of candidates, {missed} did not reach the wanted precision of "
             f"±{100 * analysis.measure.half_width:g} %."
         )
     near = {label for floor in analysis.floors for label, share in floor.shares.items() if share > 0.5}

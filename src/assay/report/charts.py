@@ -1,14 +1,15 @@
 """Chart definitions, one function per chart, used alike for HTML, PNG and SVG.
 
-A function takes rows of :mod:`assay.report.frames` and a :class:`Palette` and returns an Altair chart; no data are
-computed here. Every axis has its unit in the title. Types are always explicit because rows are embedded as they are.
+A function takes rows of :mod:`assay.report.frames` and a :class:`Palette` and returns a :class:`Drawing`; no
+data are computed here. Every axis has its unit in the title. Types are always explicit because rows are embedded
+as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import altair as alt
 
@@ -57,18 +58,35 @@ class Palette:
 
     def colour(self, legend: str = "Candidate") -> alt.Color:
         """Encoding of the field ``candidate``."""
-        return alt.Color("candidate:N", scale=self.scale, legend=alt.Legend(title=legend, orient="top", labelLimit=320))
+        return alt.Color(
+            "candidate:N",
+            scale=self.scale,
+            legend=alt.Legend(title=legend, orient="top", labelLimit=320, symbolOpacity=1, symbolStrokeWidth=3),
+        )
 
 
 def _ordered(rows: Sequence[Row], label: str, by: str) -> list[str]:
     return [text for _, text in sorted({(row[by], row[label]) for row in rows})]
 
 
-def _data(rows: Sequence[Row]) -> alt.InlineData:
-    return alt.InlineData(values=list(rows))
+@dataclass(frozen=True)
+class Drawing:
+    """A chart definition and the rows it names. Rows stay outside the definition, which Altair validates and copies
+    many times over; they are put in at the end, as Vega-Lite's ``datasets``."""
+
+    chart: alt.TopLevelMixin
+    rows: dict[str, list[Row]]
+
+    def spec(self, *, validate: bool = False) -> dict[str, Any]:
+        """The complete Vega-Lite specification; with ``validate``, checked against the schema (the tests do)."""
+        return {**self.chart.to_dict(validate=validate), "datasets": self.rows}
 
 
-def bandwidth_bars(rows: Sequence[Row], palette: Palette) -> alt.TopLevelMixin:
+def _named(name: str) -> alt.NamedData:
+    return alt.NamedData(name=name)
+
+
+def bandwidth_bars(rows: Sequence[Row], palette: Palette) -> Drawing:
     """Bars per block size, one panel per number of threads, as the papers draw them; whiskers are intervals."""
     blocks = _ordered(rows, "block", "block_size")
     x = alt.X("block:N", sort=blocks, title="Block size", axis=alt.Axis(labelAngle=0))
@@ -92,8 +110,8 @@ def bandwidth_bars(rows: Sequence[Row], palette: Palette) -> alt.TopLevelMixin:
         y=alt.Y("low:Q", title="Bandwidth (MB/s)"), y2="high:Q"
     )
     width = max(150, min(420, 26 * len(blocks) * max(1, len(palette.candidates))))
-    return (
-        alt.layer(drawn, whiskers, data=_data(rows))
+    chart = (
+        alt.layer(drawn, whiskers, data=_named("rows"))
         .properties(width=width, height=190)
         .facet(
             facet=alt.Facet(
@@ -105,9 +123,10 @@ def bandwidth_bars(rows: Sequence[Row], palette: Palette) -> alt.TopLevelMixin:
         )
         .resolve_scale(x="shared")
     )
+    return Drawing(chart, {"rows": list(rows)})
 
 
-def trend_lines(rows: Sequence[Row], palette: Palette, x_title: str) -> alt.TopLevelMixin:
+def trend_lines(rows: Sequence[Row], palette: Palette, x_title: str) -> Drawing:
     """Bandwidth, IOPS and latency, one row of panels each, over threads or block size; both axes are logarithmic."""
     panels = _ordered(rows, "panel", "order")
     ticks = sorted({row["x"] for row in rows})
@@ -120,8 +139,7 @@ def trend_lines(rows: Sequence[Row], palette: Palette, x_title: str) -> alt.TopL
     # A row of panels per quantity: own y axis each, or milliseconds would share a scale with operations.
     quantities = list(dict.fromkeys(row["quantity"] for row in rows))
     stacked = []
-    for quantity in quantities:
-        own = [row for row in rows if row["quantity"] == quantity]
+    for i, quantity in enumerate(quantities):
         y = alt.Y("value:Q", title=quantity, scale=alt.Scale(type="log", nice=False, padding=12))
         base = alt.Chart().encode(x=x, color=palette.colour())
         lines = base.mark_line(strokeWidth=2).encode(y=y)
@@ -138,11 +156,12 @@ def trend_lines(rows: Sequence[Row], palette: Palette, x_title: str) -> alt.TopL
         )
         bars = base.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q", title=quantity), y2="high:Q")
         stacked.append(
-            alt.layer(lines, bars, dots, data=_data(own))
+            alt.layer(lines, bars, dots, data=_named(f"rows{i}"))
             .properties(width=210, height=150)
             .facet(column=alt.Column("panel:N", sort=panels, title=None, header=alt.Header(labelFontWeight="bold")))
         )
-    return alt.vconcat(*stacked)
+    own = {f"rows{i}": [row for row in rows if row["quantity"] == q] for i, q in enumerate(quantities)}
+    return Drawing(alt.vconcat(*stacked), own)
 
 
 def _on(background: str) -> str:
@@ -150,7 +169,7 @@ def _on(background: str) -> str:
     return "#14181F" if 0.299 * red + 0.587 * green + 0.114 * blue > 128 else "#FFFFFF"
 
 
-def winners_map(rows: Sequence[Row], palette: Palette) -> alt.TopLevelMixin:
+def winners_map(rows: Sequence[Row], palette: Palette) -> Drawing:
     """Who wins on which block size and number of threads; ties and undecided fields are told, never guessed."""
     fills = {c: palette.colour_of(c) for c in palette.candidates} | {"tie": TIE, "undecided": UNDECIDED}
     present = [name for name in fills if any(row["shown"] == name for row in rows)]
@@ -178,16 +197,17 @@ def winners_map(rows: Sequence[Row], palette: Palette) -> alt.TopLevelMixin:
     words = base.mark_text(fontSize=11, limit=cell - 6, fontWeight="bold").encode(
         text="text:N", color=alt.Color("ink:N", scale=None)
     )
-    chart = alt.layer(fields, words, data=_data(rows)).properties(
+    chart = alt.layer(fields, words, data=_named("rows")).properties(
         width=cell * len(blocks), height=max(40, 34 * len(threads))
     )
     columns = max(1, min(COLUMNS, 1080 // (cell * len(blocks) + 60)))
     order = list(dict.fromkeys(row["group"] for row in rows))
     header = alt.Header(labelFontWeight="bold")
-    return chart.facet(facet=alt.Facet("group:N", title=None, sort=order, header=header), columns=columns)
+    faceted = chart.facet(facet=alt.Facet("group:N", title=None, sort=order, header=header), columns=columns)
+    return Drawing(faceted, {"rows": list(rows)})
 
 
-def ratio_plot(rows: Sequence[Row], margin: float, title: str) -> alt.TopLevelMixin:
+def ratio_plot(rows: Sequence[Row], margin: float, title: str) -> Drawing:
     """Ratios with their intervals around 1, the margin of equivalence shaded; one panel per pair."""
     present = [d for d in DECISION_COLOURS if any(row["decision"] == d for row in rows)]
     order = list(dict.fromkeys(row["point"] for row in rows))
@@ -231,13 +251,15 @@ def ratio_plot(rows: Sequence[Row], margin: float, title: str) -> alt.TopLevelMi
             alt.Tooltip("n:Q", title="Blocks"),
         ],
     )
-    chart = alt.layer(shade, one, spans, dots, data=_data(rows)).properties(width=340, height=max(60, 20 * len(order)))
-    return chart.facet(
-        facet=alt.Facet("pair:N", title=None, sort=pairs, header=alt.Header(labelFontWeight="bold")), columns=2
+    chart = alt.layer(shade, one, spans, dots, data=_named("rows")).properties(
+        width=340, height=max(60, 20 * len(order))
     )
+    header = alt.Header(labelFontWeight="bold")
+    faceted = chart.facet(facet=alt.Facet("pair:N", title=None, sort=pairs, header=header), columns=2)
+    return Drawing(faceted, {"rows": list(rows)})
 
 
-def time_series(rows: Sequence[Row], palette: Palette) -> alt.TopLevelMixin:
+def time_series(rows: Sequence[Row], palette: Palette) -> Drawing:
     """Bandwidth over time of one attempt per cell; thick inside the steady window, faint outside."""
     order = list(dict.fromkeys(row["point"] for row in rows))
     x = alt.X("t:Q", title="Time since start (s)")
@@ -251,17 +273,18 @@ def time_series(rows: Sequence[Row], palette: Palette) -> alt.TopLevelMixin:
         .mark_rule(strokeDash=[3, 3], opacity=0.7)
         .encode(x=alt.X("min(t):Q", title="Time since start (s)"), color=palette.colour())
     )
-    return _panels(alt.layer(whole, steady, start, data=_data(rows)), order, independent="y")
+    chart = _panels(alt.layer(whole, steady, start, data=_named("rows")), order)
+    return Drawing(chart.resolve_scale(y="independent"), {"rows": list(rows)})
 
 
-def latency_curves(rows: Sequence[Row], palette: Palette) -> alt.TopLevelMixin:
+def latency_curves(rows: Sequence[Row], palette: Palette) -> Drawing:
     """Cumulative distribution of latency (merged histograms of all clients), logarithmic in time."""
     order = list(dict.fromkeys(row["point"] for row in rows))
     directions = sorted({row["direction"] for row in rows})
     mixed = len({(row["point"], row["direction"]) for row in rows}) > len(order)
     dash = alt.StrokeDash("direction:N", sort=directions, legend=alt.Legend(title="Direction", orient="top"))
     chart = (
-        alt.Chart(_data(rows))
+        alt.Chart(_named("rows"))
         .mark_line(interpolate="step-after", strokeWidth=2)
         .encode(
             x=alt.X("ms:Q", title="Latency (ms)", scale=alt.Scale(type="log", nice=False), axis=alt.Axis(format="~g")),
@@ -272,14 +295,10 @@ def latency_curves(rows: Sequence[Row], palette: Palette) -> alt.TopLevelMixin:
     )
     if mixed:
         chart = chart.encode(strokeDash=dash)
-    return _panels(chart, order, independent="x")
+    return Drawing(_panels(chart, order).resolve_scale(x="independent"), {"rows": list(rows)})
 
 
-def _panels(chart: Any, order: list[str], independent: Literal["x", "y"]) -> alt.TopLevelMixin:
+def _panels(chart: Any, order: list[str]) -> alt.FacetChart:
     header = alt.Header(labelFontWeight="bold", labelLimit=PANEL)
-    faceted: alt.FacetChart = chart.properties(width=PANEL, height=130).facet(
-        facet=alt.Facet("point:N", title=None, sort=order, header=header), columns=COLUMNS
-    )
-    if independent == "x":
-        return faceted.resolve_scale(x="independent")
-    return faceted.resolve_scale(y="independent")
+    facet = alt.Facet("point:N", title=None, sort=order, header=header)
+    return chart.properties(width=PANEL, height=130).facet(facet=facet, columns=COLUMNS)

@@ -10,8 +10,6 @@ from assay.report import charts, frames
 from assay.report.format import UNITS
 
 if TYPE_CHECKING:
-    import altair as alt
-
     from assay.campaign.analysis import Analysis
     from assay.ledger.queries import StudyData
 
@@ -27,12 +25,12 @@ class Figure:
     title: str
     caption: str
     alt: str
-    chart: alt.TopLevelMixin
+    drawing: charts.Drawing
 
     @property
     def spec(self) -> dict[str, Any]:
         """The Vega-Lite specification."""
-        return self.chart.to_dict()
+        return self.drawing.spec()
 
 
 def _slug(text: str) -> str:

@@ -59,6 +59,8 @@ def number(value: float | None, digits: int = 3) -> str:
         return "∞" if value > 0 else "−∞"
     if value == 0:
         return "0"
+    if abs(value) < 1e-6:
+        return f"{value:.{digits - 1}e}".replace("-", "−")
     places = digits - 1 - math.floor(math.log10(abs(value)))
     text = f"{round(value, places):,.{max(0, min(places, 9))}f}"
     return text.replace("-", "−")

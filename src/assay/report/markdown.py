@@ -40,6 +40,9 @@ def render_markdown(data: StudyData, analysis: Analysis) -> str:
     parts = [f"## {escape(page['question'])}"]
     if data.study.scale < 1:
         parts.append(f"**Scaled down to {data.study.scale:g} of the declared sizes and times.**")
+    for finding in page["study_findings"]:
+        if finding["verdict"] == "invalid":
+            parts.append(f"**Rule {finding['rule']} is broken for the whole study: {escape(finding['message'])}**")
     parts.append("\n".join(f"- {escape(sentence)}" for sentence in analysis.sentences))
     parts.append(
         table(
@@ -63,7 +66,7 @@ def render_markdown(data: StudyData, analysis: Analysis) -> str:
         rows.append([*cells, escape(row["best"])])
     parts.append(table(heads, rows))
     parts.append(
-        f"Ratios are candidate to baseline within the same block, {page['percent']} intervals, {measure.correction} "
+        f"Ratios are candidate to baseline within the same block, {page['percent']} intervals, {page['correction']} "
         f"adjustment over {len(analysis.comparisons)} comparisons, margin ±{page['margin']}; above 1 the candidate "
         f"is better. MB/s = 10^6 bytes per second."
     )

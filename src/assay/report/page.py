@@ -80,6 +80,7 @@ def render_html(data: StudyData, analysis: Analysis, figures: Sequence[Figure]) 
             specs=embedded_json(specs),
             libraries=Markup(_libraries()),  # checked in _libraries
             cells=cell_rows(analysis),
+            comparisons=comparison_rows(analysis),
             attempts=attempt_rows(data),
             rules=rule_rows(data),
             environment=environment_rows(data, analysis),
@@ -107,6 +108,7 @@ def summary(data: StudyData, analysis: Analysis) -> dict[str, Any]:
         "smaller": smaller_is_better(analysis.metric),
         "percent": f"{100 * measure.confidence:g} %",
         "margin": f"{100 * measure.margin:g} %",
+        "correction": {"holm": "Holm", "benjamini-hochberg": "Benjamini–Hochberg"}[measure.correction],
         "analysis": analysis,
         "tally": analysis.tally,
         "blocks_used": data.attempts["block"].n_unique() if len(data.attempts) else 0,
@@ -280,9 +282,24 @@ def cell_rows(analysis: Analysis) -> list[dict[str, Any]]:
                 "median_span": span(cell.median, factor) if cell.n else "–",
                 "verdict": "not applicable" if cell.not_applicable else cell.verdict.value,
                 "rules": " ".join(cell.rules),
+                "flags": " ".join(cell.flags),
             }
         )
     return rows
+
+
+def comparison_rows(analysis: Analysis) -> list[dict[str, Any]]:
+    """Every comparison of the study, each pair once."""
+    return [
+        {
+            "a": c.a,
+            "b": c.b,
+            **_ratio(c, analysis),
+            "p": number(c.result.p_value, 2),
+            "p_adjusted": number(c.result.p_adjusted, 2),
+        }
+        for c in analysis.comparisons
+    ]
 
 
 def attempt_rows(data: StudyData) -> list[dict[str, Any]]:

@@ -197,7 +197,7 @@ def _percentile(latency: FloatArray, counts: NDArray[np.int64], q: float) -> tup
     return float(latency[np.searchsorted(ranks, low)]), float(latency[np.searchsorted(ranks, high)])
 
 
-@rule("A3", scope=Scope.ATTEMPT, weight=Weight.FLAG, finished_only=True)
+@rule("A3", scope=Scope.ATTEMPT, weight=Weight.FLAG, finished_only=True, not_for=NULL)
 def steady_window_found(subject: AttemptSubject) -> Outcome:
     """The bandwidth series has a steady window.
 
@@ -220,7 +220,7 @@ def _steady(subject: AttemptSubject) -> SteadyEvidence | None:
     return subject.evidence.summary.steady if subject.evidence.summary else None
 
 
-@rule("A4", scope=Scope.ATTEMPT, weight=Weight.FLAG, finished_only=True)
+@rule("A4", scope=Scope.ATTEMPT, weight=Weight.FLAG, finished_only=True, not_for=NULL)
 def no_trend(subject: AttemptSubject) -> Outcome:
     """Within the examined window bandwidth has no trend that is both significant (p < 0.05) and at least 5 %.
 
@@ -335,7 +335,7 @@ def percentiles_supported(subject: AttemptSubject) -> Outcome:
     return judge(broken, [], fine, operations=counts)
 
 
-@rule("A8", scope=Scope.ATTEMPT, weight=Weight.FLAG, finished_only=True)
+@rule("A8", scope=Scope.ATTEMPT, weight=Weight.FLAG, finished_only=True, not_for=NULL)
 def no_stragglers(subject: AttemptSubject) -> Outcome:
     """Between the first and the last thread, and the first and the last client, to be done lie at most 10 % of the run.
 

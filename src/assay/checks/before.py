@@ -64,7 +64,7 @@ def working_set_exceeds_memory(subject: AttemptSubject) -> Outcome:
         return unknown(f"the memory of {unmeasured} was not recorded", memory_bytes=memory)
     total = sum(known.values())
     factor = float(evidence.expected.get("ram_factor", RAM_FACTOR))
-    words = f"the working set of {size(touched)} is {touched / total:.2f} times the memory of {size(total)}"
+    words = f"the working set of {size(touched)} is {touched / total:.3g} times the memory of {size(total)}"
     broken = [f"{words}, below the factor of {factor:g}"] if touched < factor * total else []
     fine = f"{words}, at least the factor of {factor:g}"
     return judge(broken, [], fine, working_set_bytes=touched, memory_bytes=memory, ram_factor=factor)

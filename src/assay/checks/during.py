@@ -19,6 +19,7 @@ from assay.checks.common import (
     percent,
     size,
     unknown,
+    working_set,
 )
 from assay.checks.registry import Scope, Weight, rule
 from assay.checks.subjects import AttemptSubject
@@ -119,7 +120,9 @@ def _host_cpu(evidence: AttemptEvidence) -> dict[str, float | None]:
 def long_enough(subject: AttemptSubject) -> Outcome:
     """A time-based run lasted at least 90 % of the time asked for, and every run at least 5 times its p99 latency.
 
-    The shortest load generator counts. The null target is given less time on purpose and is not judged.
+    The shortest load generator counts. With too few operations for a p99 the highest percentile that they support is
+    taken: the maximum of a few would void attempts for one slow operation, and voiding what is slow is a bias. The null
+    target is given less time on purpose and is not judged.
 
     Prevents: averages over a run that stopped early, or over a handful of operations. IO500 marks short phases INVALID;
     mlcommons/endpoints takes 5 times the p99 as least duration; fio #687 ("why did it stop?").
@@ -130,16 +133,37 @@ def long_enough(subject: AttemptSubject) -> Outcome:
     if not lengths or len(lengths) < len(evidence.clients):
         return unknown("the run length of a load generator was not recorded")
     shortest = min(lengths)
-    p99 = evidence.summary.percentile("99") if evidence.summary else math.nan
+    q, tail = _tail(evidence)
     broken = []
     if point.time_based and shortest < RUNTIME_SHARE * point.runtime:
         broken.append(f"the run lasted {shortest:.3g} s of {point.runtime:g} s, below {percent(RUNTIME_SHARE)}")
-    if shortest < P99_FACTOR * p99:
-        broken.append(f"the run lasted {shortest:.3g} s, less than {P99_FACTOR} times its p99 latency of {p99:.3g} s")
-    missing = ["the p99 latency is not known"] if math.isnan(p99) else []
+    if shortest < P99_FACTOR * tail:
+        broken.append(f"the run lasted {shortest:.3g} s, less than {P99_FACTOR} times its p{q} latency of {tail:.3g} s")
+    missing = ["no percentile of the latency is known, as with fewer than 20 operations"] if math.isnan(tail) else []
     asked = f" of {point.runtime:g} s" if point.time_based else ""
-    fine = f"the run lasted {shortest:.3g} s{asked}, {shortest / p99 if p99 else math.inf:.3g} times its p99 latency"
-    return judge(broken, missing, fine, shortest_seconds=shortest, asked_seconds=point.runtime, p99_seconds=p99)
+    fine = f"the run lasted {shortest:.3g} s{asked}, {shortest / tail if tail else math.inf:.3g} times its p{q} latency"
+    return judge(
+        broken,
+        missing,
+        fine,
+        shortest_seconds=shortest,
+        asked_seconds=point.runtime,
+        percentile=q,
+        latency_seconds=tail,
+    )
+
+
+def _tail(evidence: AttemptEvidence) -> tuple[str, float]:
+    """The highest percentile up to 99 that the operations support, and the worse direction's latency there (s)."""
+    directions = evidence.summary.directions.values() if evidence.summary else ()
+    tails: list[tuple[float, str]] = []
+    for d in directions:
+        shown = [q for q in d.latency_percentiles_seconds if float(q) <= 99]
+        if shown:
+            q = max(shown, key=float)
+            tails.append((d.latency_percentiles_seconds[q], q))
+    latency, q = max(tails, default=(math.nan, "99"))
+    return q, latency
 
 
 @rule("R6", scope=Scope.ATTEMPT, weight=Weight.FLAG, finished_only=True, not_for=DEVICELESS)
@@ -147,7 +171,7 @@ def no_background_activity(subject: AttemptSubject) -> Outcome:
     """Background work had settled before the load, and devices moved nothing that the load does not explain.
 
     Unexplained are reads while a cell only writes, and writes while it only reads, beyond both 8 MiB and 10 % of the
-    bytes delivered.
+    bytes delivered. Reading back for verification is part of the load.
 
     Prevents: measuring a rebalance, scrub, compaction, garbage collection or upload that is still under way (dfsbench
     has `WaitSettled` for that).
@@ -171,7 +195,8 @@ def no_background_activity(subject: AttemptSubject) -> Outcome:
             missing.append("no delivered bytes are known")
         else:
             strange = {f"device_{other}_bytes": moved.of(other), "delivered_bytes": load}
-            if moved.of(other) > max(BACKGROUND_BYTES, BACKGROUND_SHARE * load):
+            verified = working_set(evidence) if point.writes and point.verify != "none" else 0
+            if moved.of(other) > max(BACKGROUND_BYTES, BACKGROUND_SHARE * load) + verified:
                 verb = "wrote" if other == "write" else "read"
                 words = f"devices {verb} {size(moved.of(other))} while the load only did {own}s of {size(load)}"
                 broken.append(words)

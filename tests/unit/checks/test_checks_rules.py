@@ -155,8 +155,15 @@ CASES: dict[str, Case] = {
         {
             "fell": subject(),
             "was small": broken({"cold/cached_before_bytes": 21 * MIB}),
+            "other data stayed": broken({"cold/cached_after_bytes": 890 * MIB}),
         },
-        {"did not fall": (broken({"cold/cached_after_bytes": 890 * MIB}), "900.00 MiB to 890.00 MiB")},
+        {
+            "did not fall": (
+                broken({"cold/cached_after_bytes": 890 * MIB, READ: BEFORE_READ}),
+                "900.00 MiB to 890.00 MiB",
+            ),
+            "did not fall, writes": (broken({"cold/cached_after_bytes": 890 * MIB}, pattern="write"), "890.00 MiB"),
+        },
         {"not measured": broken({"cold/cached_after_bytes": None}), "no evidence": broken({"cold": None})},
         {"direct": broken({"cold": None}, direct=True)},
     ),
@@ -241,17 +248,28 @@ CASES: dict[str, Case] = {
         },
     ),
     "R5": Case(
-        {"whole time": subject(), "not time-based": broken({"point/time_based": False, "point/runtime": 60.0})},
+        {
+            "whole time": subject(),
+            "not time-based": broken({"point/time_based": False, "point/runtime": 60.0}),
+            "too few operations for a p99": broken(
+                {"summary/directions/read/latency_percentiles_seconds": {"50": 0.001, "90": 0.5}}
+            ),
+            "a p99.9 is not looked at": broken({"summary/directions/read/latency_percentiles_seconds/99.9": 9.0}),
+        },
         {
             "stopped early": (broken({"clients/1/totals/read/runtime_seconds": 8.9}), "8.9 s of 10 s"),
             "few operations": (
                 broken({"summary/directions/read/latency_percentiles_seconds/99": 2.5}),
                 "less than 5 times its p99",
             ),
+            "few operations, no p99": (
+                broken({"summary/directions/read/latency_percentiles_seconds": {"50": 0.001, "90": 2.1}}),
+                "less than 5 times its p90",
+            ),
         },
         {
             "no run length": broken({"clients/0/totals": {}}),
-            "no p99": broken({"summary/directions/read/latency_percentiles_seconds": {}}),
+            "no percentile": broken({"summary/directions/read/latency_percentiles_seconds": {}}),
             "no summary": broken({"summary": None}),
             "no results": broken({"clients": []}),
         },
@@ -261,6 +279,7 @@ CASES: dict[str, Case] = {
             "quiet": subject(),
             "mixed": broken({"point/pattern": "randrw", WRITTEN: BEFORE_WRITTEN + b.GIB}),
             "atime updates": broken({WRITTEN: BEFORE_WRITTEN + 7 * MIB}),
+            "read back to verify": broken({READ: BEFORE_READ + 256 * MIB}, **VERIFYING),
         },
         {
             "not settled": (broken({"settle/settled": False, "settle/detail": "heal"}), "heal"),

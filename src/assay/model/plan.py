@@ -113,7 +113,7 @@ def _candidates(study: Study) -> list[PlannedCandidate]:
         planned.append(
             PlannedCandidate(label, first.system, "twin", first.tuning, deployment, twin_of=first.label)
         )
-    if study.measure.null and not any(c.role == "null" for c in planned):
+    if study.measure.null_target and not any(c.role == "null" for c in planned):
         planned.append(PlannedCandidate("null", "null", "null", {}, "null"))
     labels = [c.label for c in planned]
     for label in labels:

@@ -112,6 +112,8 @@ class Lab(Model):
 
 
 def _parse_candidate(value: object) -> object:
+    if value is None:  # "- null" is YAML's null, and the null target is meant
+        value = "null"
     return {"system": value} if isinstance(value, str) else value
 
 
@@ -257,7 +259,7 @@ class Measure(Model):
         description="A/A pair: the first candidate a second time under another label, on the same deployment (shared), "
         "on a deployment of its own (own), or not at all.",
     )
-    null: bool = Field(default=True, description="Run fio's null engine as harness floor.")
+    null_target: bool = Field(default=True, description="Run fio's null engine as harness floor.")
     retries: int = Field(
         default=1, ge=0, le=5, description="Further tries of a void or failed attempt within its block."
     )

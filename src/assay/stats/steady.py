@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import fft, special, stats
 
 from assay.stats._input import FloatArray, check_fraction, finite, non_negative
@@ -133,10 +133,7 @@ def mann_kendall(x: ArrayLike, correction: Correction | None = "hamed-rao") -> T
         return NO_TREND
     pairs = n * (n - 1) / 2
     _, ties = np.unique(values, return_counts=True)
-    tied_pairs = float((ties * (ties - 1) / 2).sum())
-    # scipy divides by sqrt(pairs * untied pairs) (tau-b); undoing that gives back the integer score S.
-    kendall: Any = stats.kendalltau(np.arange(n), values, method="asymptotic")
-    score = round(float(kendall.statistic) * math.sqrt(pairs * (pairs - tied_pairs)))
+    score = _kendall_score(values, ties)
     slope = _sen_slope(values)
     tau = score / pairs
     if n < 4 or score == 0:
@@ -146,6 +143,18 @@ def mann_kendall(x: ArrayLike, correction: Correction | None = "hamed-rao") -> T
         variance *= _variance_factor(values - slope * np.arange(n), correction)
     z = math.copysign(abs(score) - 1, score) / math.sqrt(variance)
     return Trend(tau, slope, z, float(2 * stats.norm.sf(abs(z))))
+
+
+def _kendall_score(values: FloatArray, ties: NDArray[np.int_]) -> int:
+    """Number of rising pairs minus number of falling pairs, in O(n log n); ties are the counts of equal values."""
+    n = values.size
+    if n == 2:  # scipy divides by n - 2
+        return int(np.sign(values[1] - values[0]))
+    pairs = n * (n - 1) / 2
+    untied = pairs - float((ties * (ties - 1) / 2).sum())
+    # scipy divides by sqrt(pairs * untied pairs) (tau-b); undoing that gives back the integer.
+    kendall: Any = stats.kendalltau(np.arange(n), values, method="asymptotic")
+    return round(float(kendall.statistic) * math.sqrt(pairs * untied))
 
 
 def _sen_slope(values: FloatArray) -> float:

@@ -281,22 +281,27 @@ def _experiments() -> dict[str, tuple[Experiment, int]]:
         made[f"Stein, log sd {sigma}, width kept"] = (partial(_stein, sigma, 1), 3000)
     made["stopping when the interval looks narrow, coverage"] = (lucky_streak_coverage, 10_000)
     for label, method in (("unadjusted", None), ("holm", "holm"), ("benjamini-hochberg", "benjamini-hochberg")):
-        made[f"20 equal cells, {label}, any false alarm"] = (partial(_family, method), 600)
+        made[f"20 equal cells, {label}, any false alarm"] = (partial(_family, method), 2000)
     for method in ("holm", "benjamini-hochberg"):
-        made[f"5 of 20 cells slower, {method}, false among reported"] = (partial(_discoveries, method, 0), 400)
-        made[f"5 of 20 cells slower, {method}, true ones found"] = (partial(_discoveries, method, 1), 400)
+        made[f"5 of 20 cells slower, {method}, false among reported"] = (partial(_discoveries, method, 0), 2000)
+        made[f"5 of 20 cells slower, {method}, true ones found"] = (partial(_discoveries, method, 1), 2000)
     for ratio, noise, n in ((0.9, 0.03, 6), (0.9, 0.05, 6), (0.9, 0.05, 12), (1.0, 0.02, 6), (1.05, 0.02, 6)):
         for decision in Decision:
             label = f"ratio {ratio}, noise {noise:.0%}, n = {n}: {decision}"
-            made[label] = (partial(_decision, ratio, noise, n, decision), 2000)
+            made[label] = (partial(_decision, ratio, noise, n, decision), 5000)
     for phi in (0.0, 0.6, 0.9):
         for n in (30, 120, 300):
             for correction in (None, "hamed-rao", "hamed-rao+ar1"):
                 label = f"trend, {correction or 'uncorrected'}, phi = {phi}, n = {n}"
-                made[label] = (partial(_trend, correction, phi, n), 1000)
-            made[f"shift, phi = {phi}, n = {n}"] = (partial(_shift, phi, n), 1000)
+                made[label] = (partial(_trend, correction, phi, n, 0.0), 1000)
+            made[f"shift, phi = {phi}, n = {n}"] = (partial(_shift, phi, n, 0.0), 1000)
+    for n in (30, 120, 300):
+        label = f"real trend of 2 sd found, hamed-rao+ar1, phi = 0.6, n = {n}"
+        made[label] = (partial(_trend, "hamed-rao+ar1", 0.6, n, 2.0), 500)
+        made[f"real shift of 2 sd found, phi = 0.6, n = {n}"] = (partial(_shift, 0.6, n, 2.0), 500)
     for kind in STEADY_KINDS:
-        made[f"steady window, {kind}"] = (partial(_steady, kind), 400)
+        made[f"steady window, {kind}"] = (partial(_steady, kind, 300), 400)
+    made["steady window, drift of 20 %, only 30 samples"] = (partial(_steady, "drift of 20 %", 30), 400)
     return made
 
 
@@ -328,22 +333,22 @@ def _decision(ratio: float, noise: float, n: int, decision: Decision, trials: in
     return decisions(trials, ratio, noise, n)[decision]
 
 
-def _trend(correction: str | None, phi: float, n: int, trials: int) -> Rate:
-    return trend_alarms(trials, correction, phi, n)
+def _trend(correction: str | None, phi: float, n: int, drift: float, trials: int) -> Rate:
+    return trend_alarms(trials, correction, phi, n, drift)
 
 
-def _shift(phi: float, n: int, trials: int) -> Rate:
-    return shift_alarms(trials, phi, n)
+def _shift(phi: float, n: int, step: float, trials: int) -> Rate:
+    return shift_alarms(trials, phi, n, step)
 
 
-def _steady(kind: str, trials: int) -> Rate:
-    return steady_found(trials, kind)
+def _steady(kind: str, n: int, trials: int) -> Rate:
+    return steady_found(trials, kind, n=n)
 
 
 EXPERIMENTS = _experiments()
 
 #: The tests run this share of the documented trials, to stay within a minute.
-TEST_SHARE = 0.2
+TEST_SHARE = 0.15
 
 
 def measured(label: str) -> Rate:

@@ -82,6 +82,11 @@ def render_markdown(data: StudyData, analysis: Analysis) -> str:
             f"harness floor ({escape(near['candidate'])}): at most {near['largest_text']} of it was reached, on "
             f"{escape(near['workload'])}"
         )
+    facts += [
+        f"not like with like: {escape(u['a'])} and {escape(u['b'])} differ in {u['what']} ({escape(u['words'])}) on "
+        f"{u['points']} points"
+        for u in page["unlike"]
+    ]
     parts.append("\n".join(f"- {fact}" for fact in facts))
     parts.append(f"<sub>Assay {page['version']}, study {data.study.id}, seed {data.study.seed}</sub>")
     return "\n\n".join(parts) + "\n"

@@ -14,7 +14,8 @@ from markupsafe import Markup
 
 from assay import __version__
 from assay.campaign.analysis import Analysis, CellAnalysis, Comparison, smaller_is_better
-from assay.model.units import format_seconds
+from assay.campaign.subjects import footings
+from assay.model.units import format_bytes, format_seconds
 from assay.model.verdict import Verdict
 from assay.report.format import DECISION_SIGNS, UNITS, better_words, number, share, span
 from assay.report.tables import GLOSSARY
@@ -118,6 +119,7 @@ def summary(data: StudyData, analysis: Analysis) -> dict[str, Any]:
         "matrix": matrix_rows(analysis),
         "floors": floor_rows(analysis),
         "alarms": alarm_rows(analysis),
+        "unlike": unlike_rows(data, analysis),
         "study_findings": [
             row
             for row in data.checks.iter_rows(named=True)
@@ -265,6 +267,32 @@ def alarm_rows(analysis: Analysis) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def unlike_rows(data: StudyData, analysis: Analysis) -> list[dict[str, str]]:
+    """Comparisons that are not of like with like (rule C1): which pair differs in what, and on how many points."""
+    known = footings(data, analysis)
+    count: Counter[tuple[str, str, str, str]] = Counter()
+    for c in analysis.comparisons:
+        a, b = known.get((c.a, c.workload_id)), known.get((c.b, c.workload_id))
+        if a is None or b is None:
+            continue
+        words = {
+            "tier": f"{a.tier} against {b.tier}",
+            "data set": f"{_bytes(a.dataset)} against {_bytes(b.dataset)}",
+            "hosts": f"{', '.join(a.hosts)} against {', '.join(b.hosts)}",
+        }
+        for what in a.differences(b):
+            count[c.a, c.b, what, words[what]] += 1
+    titles = {"tier": "durability tier", "data set": "data set", "hosts": "hosts"}
+    return [
+        {"a": a, "b": b, "what": titles[what], "words": words, "points": str(points)}
+        for (a, b, what, words), points in count.items()
+    ]
+
+
+def _bytes(text: str) -> str:
+    return format_bytes(int(text)) if text.isdigit() else text
 
 
 def cell_rows(analysis: Analysis) -> list[dict[str, Any]]:

@@ -24,8 +24,10 @@ from assay.ledger.schema import (
 from assay.model.evidence import (
     AttemptEvidence,
     AttemptStatus,
+    ClientResult,
     ClientSamples,
     DirectionSummary,
+    DurabilityEvidence,
     Histogram,
     Samples,
     Series,
@@ -33,20 +35,22 @@ from assay.model.evidence import (
     SteadyEvidence,
     Summary,
 )
+from assay.model.plan import Plan, block_order
 from assay.model.study import FioPoint
 from assay.model.units import format_bytes
 
 STUDY_ID = "0123456789abcdef"
+SEED = 42
 START = 1_760_000_000.0
 HOSTILE = "<script>alert('x')</script> & \"co\" | `pipe`"
-ATTEMPT_SCHEMA = {
+ATTEMPT_SCHEMA: dict[str, Any] = {
     "id": pl.String, "cell_id": pl.String, "candidate": pl.String, "role": pl.String, "system": pl.String,
     "workload_id": pl.String, "block": pl.Int64, "try_number": pl.Int64, "status": pl.String, "verdict": pl.String,
     "broken_rules": pl.List(pl.String), "started_at": pl.Float64, "ended_at": pl.Float64, "bandwidth": pl.Float64,
     "iops": pl.Float64, "latency_mean": pl.Float64, "latency_p50": pl.Float64, "latency_p95": pl.Float64,
     "latency_p99": pl.Float64, "samples_hash": pl.String,
 }  # fmt: skip
-CHECK_SCHEMA = dict.fromkeys(("subject", "rule", "scope", "verdict", "message", "evidence"), pl.String)
+CHECK_SCHEMA: dict[str, Any] = dict.fromkeys(("subject", "rule", "scope", "verdict", "message", "evidence"), pl.String)
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,7 @@ class Spec:
     null: bool = True
     scale: float = 1.0
     question: str = "Which local file system serves small random writes best?"
+    volatile: Sequence[str] = ()  # systems of another durability tier
     failures: bool = True  # plant failed, void and retried attempts, and an invalid cell
 
 
@@ -129,7 +134,7 @@ def study_data(spec: Spec | None = None) -> StudyData:
     points = {w.id: w for w in workloads}
 
     def evidence(attempt_id: str) -> AttemptEvidence:
-        return _evidence(by_id[attempt_id], points[by_id[attempt_id]["workload_id"]].point)
+        return _evidence(by_id[attempt_id], points[by_id[attempt_id]["workload_id"]].point, spec.volatile)
 
     def samples(attempt_id: str) -> Samples | None:
         row = by_id[attempt_id]
@@ -161,7 +166,7 @@ def study_data(spec: Spec | None = None) -> StudyData:
                 study_id=STUDY_ID,
                 number=k,
                 stage="pilot" if k < 5 else "main",
-                cells=[c.id for c in cells],
+                cells=block_order(Plan([], [], {}, SEED, spec.scale), k, [c.id for c in cells]),
                 started_at=START + 1000 * k,
             )
             for k in range(spec.blocks)
@@ -214,7 +219,7 @@ def _study(spec: Spec, rows: Sequence[Mapping[str, Any]]) -> StudyRow:
         declaration_hash="1" * 64,
         declaration=declaration,
         text="study: synthetic\nquestion: ...\n",
-        seed=42,
+        seed=SEED,
         scale=spec.scale,
         assay_version="0.1.0",
         created_at=START,
@@ -237,12 +242,15 @@ def _attempts(
 ) -> tuple[list[dict[str, Any]], list[tuple[str, ...]]]:
     of_label = {c.label: c for c in candidates}
     of_point = {w.id: w for w in workloads}
+    of_id = {c.id: c for c in cells}
     rows: list[dict[str, Any]] = []
     checks: list[tuple[str, ...]] = []
     clock = START
+    plan = Plan([], [], {}, SEED, spec.scale)
     for block in range(spec.blocks):
         weather = math.exp(random.normal(0, spec.weather))
-        for cell in random.permutation(np.array(cells, dtype=object)):
+        for cell_id in block_order(plan, block, [c.id for c in cells]):
+            cell = of_id[cell_id]
             candidate, workload = of_label[cell.candidate], of_point[cell.workload_id]
             point = FioPoint.model_validate(workload.point)
             source = candidate.twin_of or candidate.label
@@ -323,7 +331,7 @@ def _checks(row: Mapping[str, Any]) -> list[tuple[str, ...]]:
     return found
 
 
-def _evidence(row: Mapping[str, Any], point: Mapping[str, Any]) -> AttemptEvidence:
+def _evidence(row: Mapping[str, Any], point: Mapping[str, Any], volatile: Sequence[str]) -> AttemptEvidence:
     return AttemptEvidence(
         attempt_id=row["id"],
         study_id=STUDY_ID,
@@ -344,7 +352,16 @@ def _evidence(row: Mapping[str, Any], point: Mapping[str, Any]) -> AttemptEviden
             "fio": "fio-3.33",
         },
         before=Snapshot(at=row["started_at"]),
-        summary=Summary(
+        durability=DurabilityEvidence(declared="volatile" if row["system"] in volatile else "device"),
+        dataset_bytes=1 << 30,
+        clients=[
+            ClientResult(
+                client="client0", host="here", started_at=row["started_at"], ended_at=row["ended_at"], exit_code=0
+            )
+        ],
+        summary=None
+        if row["status"] != "finished"
+        else Summary(
             directions={
                 "read": DirectionSummary(
                     bandwidth_bytes_per_second=row["bandwidth"],

@@ -97,13 +97,14 @@ def run_doctor(as_json: bool) -> int:
     if as_json:
         print(json.dumps({"findings": [asdict(f) for f in findings], "exit_code": code}))
         return code
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
+
+    from assay.cli.console import stdout
 
     marks = {True: "[green]ok[/green]", None: "[yellow]limited[/yellow]", False: "[red]missing[/red]"}
     table = Table("", "what", "found", "what helps", box=None, pad_edge=False)
     for f in findings:
         table.add_row(marks[f.ok], f.what, escape(f.found), escape(f.remedy))
-    Console().print(table)
+    stdout().print(table)
     return code

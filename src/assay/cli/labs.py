@@ -25,8 +25,9 @@ def list_labs(as_json: bool) -> int:
     if not labs:
         print("no labs")
         return 0
-    from rich.console import Console
     from rich.table import Table
+
+    from assay.cli.console import stdout
 
     table = Table("lab", "study", "state", "mounts", "loop devices", "processes", "disk (MB)", box=None, pad_edge=False)
     for s in labs:
@@ -40,7 +41,7 @@ def list_labs(as_json: bool) -> int:
             str(len(s.processes)),
             f"{s.bytes / 1e6:.1f}",
         )
-    Console().print(table)
+    stdout().print(table)
     return 0
 
 

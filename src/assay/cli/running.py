@@ -44,11 +44,12 @@ def show_plan(key: str, scale: float, candidates: list[str] | None, as_json: boo
 
 
 def _print_plan(study: Study, plan: Plan, cost: dict[str, float], order: list[str], tools: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console()
+    from assay.cli.console import stdout
+
+    console = stdout()
     console.print(f"[bold]{study.study}[/bold]  {escape(study.question)}")
     if plan.scale != 1:
         console.print(f"scaled by {plan.scale:g}: sizes and times are not the declared ones")
@@ -133,7 +134,7 @@ def _run(
 ) -> int:
     from assay.campaign.analysis import analyse
     from assay.report.export import write_report
-    from assay.report.terminal import verdict_renderable
+    from assay.report.terminal import verdict_table
 
     signal.signal(signal.SIGTERM, _interrupt)
     with ConsoleProgress() as progress:
@@ -149,10 +150,10 @@ def _run(
     if as_json:
         print(json.dumps(_summary(ended, analysis, written, code)))
         return code
-    from rich.console import Console
+    from assay.cli.console import stdout
 
-    console = Console()
-    console.print(verdict_renderable(data, analysis))
+    console = stdout()
+    console.print(verdict_table(analysis))
     if ended.already:
         console.print(
             f"study {ended.study_id} had ended before ({ended.reason}); run it anew with --new", highlight=False

@@ -12,22 +12,32 @@ from assay.ledger.queries import Counts, count_studies, load_study
 from assay.ledger.store import Ledger
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from assay.ledger.queries import StudyData
 
 
 def show_status(key: str | None, ledger_url: str | None, as_json: bool) -> int:
     """Print counts of attempts; of all studies, or of one with what is left. Raises BadInput, LedgerError."""
     with Ledger(ledger_url) as ledger:
-        counts = count_studies(ledger, find_row(key, ledger).id if key is not None else None)
+        row = find_row(key, ledger) if key is not None else None
+        counts = count_studies(ledger, row.id if row is not None else None)
+        if row is not None and not as_json:
+            from assay.cli.console import stdout
+            from assay.report.terminal import status_table
+
+            stdout().print(status_table(load_study(ledger, row.id)))
+            return 0
     if as_json:
         print(json.dumps([_status(c) for c in counts]))
         return 0
     if not counts:
         print("the ledger holds no study yet; run one: assay run local-quick")
         return 0
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
+
+    from assay.cli.console import stdout
 
     table = Table(
         "study", "id", "state", "cells", "blocks", "attempts", "valid", "unknown", "void", "failed", "lost",
@@ -35,10 +45,7 @@ def show_status(key: str | None, ledger_url: str | None, as_json: bool) -> int:
     )  # fmt: skip
     for c in counts:
         table.add_row(escape(c.study.name), c.study.id, _state(c), *(str(_status(c)[k]) for k in _COLUMNS))
-    console = Console()
-    console.print(table)
-    if key is not None and counts[0].study.outcome:
-        console.print(counts[0].study.outcome, markup=False, highlight=False)
+    stdout().print(table)
     return 0
 
 
@@ -89,25 +96,29 @@ def make_report(key: str, ledger_url: str | None, formats: str, out: Path | None
 
 def show_comparison(a: str, b: str, key: str | None, ledger_url: str | None, as_json: bool) -> int:
     """Compare two candidates of one study, or two studies. Raises BadInput, LedgerError."""
-    from assay.report import compare
+    from assay.campaign.analysis import analyse
+    from assay.report.compare import CompareError, as_records, compare_candidates, compare_studies
 
     with Ledger(ledger_url) as ledger:
         first, second = (None, None) if key is not None else (ledger.find_study(a), ledger.find_study(b))
-        if first is not None and second is not None:
-            result = compare.studies(load_study(ledger, first.id), load_study(ledger, second.id))
-        else:
-            data = load_study(ledger, find_row(key, ledger).id)
-            _known_candidate(a, data)
-            _known_candidate(b, data)
-            result = compare.candidates(data, a, b)
+        try:
+            if first is not None and second is not None:
+                analyses = [analyse(load_study(ledger, row.id)) for row in (first, second)]
+                result = compare_studies(analyses[0], analyses[1], a, b)
+            else:
+                data = load_study(ledger, find_row(key, ledger).id)
+                _known_candidate(a, data)
+                _known_candidate(b, data)
+                result = compare_candidates(analyse(data), a, b)
+        except CompareError as error:
+            raise BadInput(str(error)) from None
     if as_json:
-        print(json.dumps(compare.as_dicts(result)))
+        print(json.dumps(as_records(result)))
         return 0
-    from rich.console import Console
+    from assay.cli.console import stdout
+    from assay.report.terminal import compare_table
 
-    from assay.report.terminal import comparison_renderable
-
-    Console().print(comparison_renderable(result))
+    stdout().print(compare_table(result))
     return 0
 
 
@@ -133,24 +144,10 @@ def show_checks(key: str, ledger_url: str | None, all_verdicts: bool, as_json: b
     if as_json:
         print(json.dumps({"study": data.study.id, "exit_code": code, "checks": rows}))
         return code
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
+    from assay.cli.console import stdout
 
-    from assay.checks.registry import all_rules
-
-    rules = all_rules()
-    table = Table(
-        "rule", "weight", "verdict", "candidate", "workload point", "block", "finding", box=None, pad_edge=False
-    )
-    for row in rows:
-        table.add_row(
-            row["rule"], rules[row["rule"]].weight.value if row["rule"] in rules else "", row["verdict"],
-            escape(row.get("candidate", "")), escape(row.get("point", "(study)")), str(row.get("block", "")),
-            escape(row["message"]),
-        )  # fmt: skip
-    console = Console()
-    console.print(table)
+    console = stdout()
+    console.print(_checks_table(rows, each=all_verdicts))
     total = data.checks.height
     broken = data.checks.filter(data.checks["verdict"] == "invalid").height
     unknown = data.checks.filter(data.checks["verdict"] == "unknown").height
@@ -160,6 +157,36 @@ def show_checks(key: str, ledger_url: str | None, all_verdicts: bool, as_json: b
         highlight=False,
     )
     return code
+
+
+def _checks_table(rows: list[dict[str, Any]], *, each: bool) -> Table:
+    """One line per verdict (``each``), or one per rule, cell and verdict with the number of attempts."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from assay.checks.registry import all_rules
+
+    weights = {rule.id: rule.weight.value for rule in all_rules().values()}
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for number, row in enumerate(rows):
+        cell = (row.get("candidate", ""), row.get("point", "whole study"))
+        groups.setdefault((row["rule"], row["verdict"], *cell, number if each else 0), []).append(row)
+    table = Table(
+        "rule", "weight", "verdict", "candidate", "workload point", "blocks", "finding", box=None, pad_edge=False
+    )
+    for (rule, verdict, candidate, point, _), members in groups.items():
+        blocks = sorted({row["block"] for row in members if "block" in row})
+        shown = ", ".join(map(str, blocks)) if len(blocks) <= 3 else f"{len(blocks)} of them"
+        table.add_row(
+            rule,
+            weights.get(rule, ""),
+            verdict,
+            escape(candidate),
+            escape(point),
+            shown,
+            escape(members[-1]["message"]),
+        )
+    return table
 
 
 def _subjects(data: StudyData) -> dict[str, dict[str, Any]]:

@@ -45,13 +45,14 @@ def list_presets(as_json: bool) -> None:
     if as_json:
         print(json.dumps([{"name": s.study, "question": s.question, "source": s.source} for s in studies]))
         return
-    from rich.console import Console
     from rich.table import Table
+
+    from assay.cli.console import stdout
 
     table = Table("preset", "question", "source", box=None, pad_edge=False)
     for study in studies:
         table.add_row(study.study, study.question, study.source)
-    Console().print(table)
+    stdout().print(table)
 
 
 def json_schema() -> str:

@@ -51,11 +51,13 @@ Fraction = Annotated[float, BeforeValidator(units.parse_fraction), _schema("5%",
 Rate = Annotated[int, BeforeValidator(units.parse_rate), Field(gt=0), _schema("100MB/s", "rate")]
 Axis = Annotated[list[_T], BeforeValidator(_listify), Field(min_length=1), AfterValidator(_distinct)]
 
-_RAM_SIZE = re.compile(r"^\s*([0-9.]+)\s*[x×]\s*RAM\s*$")
+_RAM_SIZE = re.compile(r"^\s*([0-9]*\.?[0-9]+)\s*[x×]\s*RAM\s*$")
 
 
 def _parse_size(value: object) -> int | str:
     if isinstance(value, str) and (match := _RAM_SIZE.match(value)):
+        if not 0 < float(match[1]) <= 1000:
+            raise ValueError(f"{value!r} is no useful multiple of memory; write for example 2xRAM")
         return f"{float(match[1]):g}xRAM"
     size = units.parse_bytes(value)
     if size < 4096:
@@ -82,9 +84,7 @@ class Model(BaseModel):
             if key not in cls.model_fields:
                 near = difflib.get_close_matches(str(key), cls.model_fields, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(cls.model_fields)}"
-                raise PydanticCustomError(
-                    "unknown_key", "unknown key '{key}'; {hint}", {"key": str(key), "hint": hint}
-                )
+                raise PydanticCustomError("unknown_key", "unknown key '{key}'; {hint}", {"key": str(key), "hint": hint})
         return data
 
 
@@ -95,9 +95,9 @@ class Disk(Model):
         default=None, description="Size of each disk; default: half as much again as the data set, and 512 MiB."
     )
     fill: Literal["written", "allocated", "sparse"] = Field(
-        default="allocated",
-        description="How the backing file is made: every byte written once (no first-write cost later), space "
-        "allocated but unwritten, or sparse (may run out of space while running).",
+        default="written",
+        description="How the backing file is made: every byte written once, so that no attempt pays for first writes; "
+        "space allocated but unwritten; or sparse, which may run out of space while running.",
     )
     directory: str | None = Field(
         default=None, description="Where the backing files lie; default: Assay's data directory."
@@ -114,6 +114,8 @@ class Lab(Model):
 def _parse_candidate(value: object) -> object:
     if value is None:  # "- null" is YAML's null, and the null target is meant
         value = "null"
+    if not isinstance(value, str | dict):
+        raise ValueError(f"{value!r} is not a candidate; write for example local/xfs or path:/mnt/nas")
     return {"system": value} if isinstance(value, str) else value
 
 
@@ -121,7 +123,7 @@ class Candidate(Model):
     """System, layout and tuning; written short as a string ``system/layout[/variant]`` or ``path:DIR``."""
 
     system: str = Field(
-        description="For example local/ext4, local/xfs, local/btrfs, tmpfs, null, path:/mnt/nas."
+        max_length=200, description="For example local/ext4, local/xfs, local/btrfs, tmpfs, null, path:/mnt/nas."
     )
     label: str | None = Field(
         default=None, min_length=1, max_length=60, description="Name in tables; default: the system."
@@ -133,9 +135,7 @@ class Candidate(Model):
 
     @model_validator(mode="after")
     def _system_is_wellformed(self) -> Candidate:
-        if not self.system.startswith("path:") and not re.fullmatch(
-            r"[a-z0-9]+(/[a-z0-9.-]+){0,2}", self.system
-        ):
+        if not self.system.startswith("path:") and not re.fullmatch(r"[a-z0-9]+(/[a-z0-9.-]+){0,2}", self.system):
             raise ValueError(
                 f"{self.system!r} is not a candidate; write system/layout[/variant] such as local/xfs, or path:DIR"
             )
@@ -151,11 +151,11 @@ class FioWorkload(Model):
     """A matrix of fio jobs; every list is an axis."""
 
     pattern: Axis[Pattern] = Field(description="I/O pattern, fio's rw=.")
-    block_size: Axis[Bytes] = Field(description="Bytes per operation, fio's bs=.")
-    threads: Axis[Annotated[int, Field(ge=1, le=4096)]] = Field(
+    block_size: Axis[Annotated[Bytes, Field(ge=1)]] = Field(description="Bytes per operation, fio's bs=.")
+    threads: Axis[Annotated[int, Field(ge=1, le=4096, strict=True)]] = Field(
         default=[1], description="Threads per client, fio's numjobs= with thread."
     )
-    iodepth: Axis[Annotated[int, Field(ge=1, le=65536)]] = Field(
+    iodepth: Axis[Annotated[int, Field(ge=1, le=65536, strict=True)]] = Field(
         default=[32], description="Operations in flight per thread."
     )
     engine: Axis[Engine] = Field(default=["libaio"], description="fio's ioengine=.")
@@ -163,38 +163,28 @@ class FioWorkload(Model):
         default=[1 << 30],
         description="Bytes per thread, fio's size=; or total as multiple of memory, e.g. 2xRAM.",
     )
-    runtime: Axis[Annotated[Seconds, Field(gt=0)]] = Field(
-        default=[60.0], description="Measured time per attempt."
-    )
+    runtime: Axis[Annotated[Seconds, Field(gt=0)]] = Field(default=[60.0], description="Measured time per attempt.")
     ramp: Axis[Annotated[Seconds, Field(ge=0)]] = Field(
         default=[0.0], description="Time before measuring starts, fio's ramp_time=."
     )
     time_based: bool = Field(default=True, description="Go on until runtime even when size is done.")
-    direct: Axis[bool] = Field(
-        default=[True], description="O_DIRECT (true) or through the page cache (false)."
-    )
+    direct: Axis[bool] = Field(default=[True], description="O_DIRECT (true) or through the page cache (false).")
     cache: Axis[Literal["cold", "warm", "any"]] = Field(
         default=["cold"],
         description="State of the caches that the cell claims: cold (dropped and proven), warm (data read once before), "
         "any (no claim).",
     )
-    fsync: Axis[Annotated[int, Field(ge=0)]] = Field(
+    fsync: Axis[Annotated[int, Field(ge=0, strict=True)]] = Field(
         default=[0], description="fsync after every n writes; 0: never."
     )
-    fdatasync: Axis[Annotated[int, Field(ge=0)]] = Field(
+    fdatasync: Axis[Annotated[int, Field(ge=0, strict=True)]] = Field(
         default=[0], description="fdatasync after every n writes; 0: never."
     )
     end_fsync: bool = Field(default=True, description="fsync once before a writing job ends.")
-    rate: Axis[Rate | None] = Field(
-        default=[None], description="Rate limit per thread and direction, fio's rate=."
-    )
-    read_share: Axis[Fraction] = Field(
-        default=[0.5], description="Share of reads in rw and randrw, fio's rwmixread=."
-    )
-    verify: Axis[VerifyMethod] = Field(
-        default=["none"], description="Write checksums and verify them after writing."
-    )
-    clients: Axis[Annotated[int, Field(ge=1, le=256)]] = Field(
+    rate: Axis[Rate | None] = Field(default=[None], description="Rate limit per thread and direction, fio's rate=.")
+    read_share: Axis[Fraction] = Field(default=[0.5], description="Share of reads in rw and randrw, fio's rwmixread=.")
+    verify: Axis[VerifyMethod] = Field(default=["none"], description="Write checksums and verify them after writing.")
+    clients: Axis[Annotated[int, Field(ge=1, le=256, strict=True)]] = Field(
         default=[1], description="Load-generating processes, started together."
     )
     options: dict[str, Axis[Scalar]] = Field(
@@ -205,7 +195,9 @@ class FioWorkload(Model):
 class Workload(Model):
     """One workload: exactly one kind."""
 
-    name: str | None = Field(default=None, description="Name in tables; default: made from the axes.")
+    name: str | None = Field(
+        default=None, min_length=1, max_length=80, description="Name in tables; default: made from the axes."
+    )
     fio: FioWorkload | None = Field(default=None, description="A matrix of fio jobs.")
 
     @model_validator(mode="after")
@@ -218,9 +210,9 @@ class Workload(Model):
 class Blocks(Model):
     """How many blocks are run."""
 
-    pilot: int = Field(default=5, ge=2, description="Blocks before the number of blocks is computed.")
-    minimum: int = Field(default=5, ge=1, description="Never fewer blocks than this.")
-    maximum: int = Field(default=30, ge=1, description="Never more blocks than this.")
+    pilot: int = Field(default=5, ge=2, strict=True, description="Blocks before the number of blocks is computed.")
+    minimum: int = Field(default=5, ge=1, strict=True, description="Never fewer blocks than this.")
+    maximum: int = Field(default=30, ge=1, strict=True, description="Never more blocks than this.")
 
     @model_validator(mode="after")
     def _ordered(self) -> Blocks:
@@ -237,21 +229,20 @@ class Measure(Model):
 
     metric: Metric = Field(default="bandwidth", description="What candidates are compared by.")
     blocks: Blocks = Field(default_factory=Blocks, description="How many blocks are run.")
-    half_width: Fraction = Field(
-        default=0.05, gt=0, description="Wanted relative half-width of each cell's interval."
-    )
+    half_width: Fraction = Field(default=0.05, gt=0, description="Wanted relative half-width of each cell's interval.")
     confidence: Fraction = Field(default=0.95, gt=0.5, lt=1, description="Confidence of intervals.")
     margin: Fraction = Field(default=0.05, gt=0, description="Differences below this are called equivalent.")
     correction: Literal["holm", "benjamini-hochberg"] = Field(
         default="holm", description="Multiple-comparison control over the matrix."
     )
-    budget: Seconds | None = Field(
+    budget: Annotated[Seconds, Field(gt=0)] | None = Field(
         default=None, description="Time for the whole study; no new block starts that would exceed it."
     )
     seed: int | None = Field(
         default=None,
         ge=0,
         lt=1 << 63,
+        strict=True,
         description="Seed of block orders and data; default: drawn and stored.",
     )
     aa: Literal["shared", "own", "none"] = Field(
@@ -261,7 +252,7 @@ class Measure(Model):
     )
     null_target: bool = Field(default=True, description="Run fio's null engine as harness floor.")
     retries: int = Field(
-        default=1, ge=0, le=5, description="Further tries of a void or failed attempt within its block."
+        default=1, ge=0, le=5, strict=True, description="Further tries of a void or failed attempt within its block."
     )
     deadline: Annotated[Seconds, Field(gt=0)] = Field(
         default=120.0,
@@ -270,6 +261,7 @@ class Measure(Model):
     ram_factor: float = Field(
         default=2.0,
         gt=0,
+        allow_inf_nan=False,
         description="Check W1: data set must be at least this many times the memory when buffered and not proven cold.",
     )
 

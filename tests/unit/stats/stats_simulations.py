@@ -347,14 +347,14 @@ def _steady(kind: str, n: int, trials: int) -> Rate:
 
 EXPERIMENTS = _experiments()
 
-#: The tests run this share of the documented trials, to stay within a minute.
-TEST_SHARE = 0.15
+#: The tests run this share of the documented trials, to stay within a minute, but at least so many.
+TEST_SHARE, TEST_TRIALS = 0.15, 250
 
 
 def measured(label: str) -> Rate:
     """The rate behind a documented figure, from fewer trials (cached, since tests share experiments)."""
     experiment, trials = EXPERIMENTS[label]
-    return experiment(round(trials * TEST_SHARE))
+    return experiment(max(TEST_TRIALS, round(trials * TEST_SHARE)))
 
 
 if __name__ == "__main__":

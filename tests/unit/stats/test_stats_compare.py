@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from stats_simulations import decisions, measured
@@ -183,6 +183,7 @@ def test_can_reject_knows_the_least_p_of_wilcoxon(n: int) -> None:
 # -------------------------------------------------------------------------------------------------- adjustment
 
 
+@settings(max_examples=40, deadline=None)  # statsmodels is slow
 @given(p_lists)
 def test_adjustments_equal_statsmodels(p_values: list[float]) -> None:
     for ours, theirs in (("holm", "holm"), ("benjamini-hochberg", "fdr_bh")):

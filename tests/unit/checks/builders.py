@@ -170,9 +170,16 @@ def samples(direction: str = "read", *, drift: float = 0.0) -> Samples:
                 "quantity": "bandwidth",
                 "direction": direction,
                 "interval_seconds": 1.0,
-                "seconds": [i + 1.0 for i in range(10)],
+                "seconds": [float(i) for i in range(1, 11)],
                 "values": [rate * (1 + drift * i / 9 + 0.001 * (-1) ** i) for i in range(10)],
-            }
+            },
+            {
+                "quantity": "iops",
+                "direction": direction,
+                "interval_seconds": 1.0,
+                "seconds": [1.0, 2.0],
+                "values": [1e12, 0.0],
+            },
         ],
     }
     return Samples.model_validate({"clients": [{"client": f"c{i}", **raw} for i in range(CLIENTS)]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,8 +11,12 @@ from typing import Any
 import builders as b
 import pytest
 from builders import MIB, attempt, broken, cell, changed, comparison, samples, study, subject
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import friedmanchisquare
 
-from assay.checks import AggregateView, AttemptSubject, CellSubject, Finding, StudySubject, all_rules, run_rules
+from assay.checks import AggregateView, AttemptSubject, CellSubject, Finding, StudySubject, after, all_rules, run_rules
+from assay.model.evidence import Samples
 from assay.model.verdict import Verdict
 
 Subject = AttemptSubject | CellSubject | StudySubject
@@ -105,6 +110,7 @@ CASES: dict[str, Case] = {
         {
             "too full after": (broken({"after/free_bytes": 100 * MIB}), "97.6 % full"),
             "no inodes": (broken({"after/free_inodes": 0}), "0 free inodes"),
+            "too few inodes": (broken({"before/free_inodes": 3}), "3 free inodes are left for 4 files"),
         },
         {"not recorded": broken({"before/free_bytes": None, "after/total_bytes": None})},
     ),
@@ -153,8 +159,8 @@ CASES: dict[str, Case] = {
     ),
     "K2": Case(
         {
-            "fell": subject(),
-            "was small": broken({"cold/cached_before_bytes": 21 * MIB}),
+            "fell": broken({"cold/cached_after_bytes": 700 * MIB}, pattern="write"),
+            "was small": broken({"cold/cached_before_bytes": 21 * MIB}, pattern="write"),
             "other data stayed": broken({"cold/cached_after_bytes": 890 * MIB}),
         },
         {
@@ -164,7 +170,11 @@ CASES: dict[str, Case] = {
             ),
             "did not fall, writes": (broken({"cold/cached_after_bytes": 890 * MIB}, pattern="write"), "890.00 MiB"),
         },
-        {"not measured": broken({"cold/cached_after_bytes": None}), "no evidence": broken({"cold": None})},
+        {
+            "not measured after": broken({"cold/cached_after_bytes": None}),
+            "not measured before": broken({"cold/cached_before_bytes": None}),
+            "no evidence": broken({"cold": None}),
+        },
         {"direct": broken({"cold": None}, direct=True)},
     ),
     "K3": Case(
@@ -188,6 +198,7 @@ CASES: dict[str, Case] = {
         {
             "no counters": broken({"before/devices": None, "after/devices": None}),
             "one side only": broken({"after/devices": None}),
+            "one side only, before": broken({"before/devices": None}),
             "another device": broken({"after/devices/0/device": "loop8"}),
             "counter went backwards": broken({READ: 0}),
             "no snapshot after": broken({"after": None}),
@@ -236,6 +247,10 @@ CASES: dict[str, Case] = {
     "R4": Case(
         {"has room": subject(), "far from the floor": broken({"expected/floor": {"iops": 90_000}})},
         {
+            "thread at the limit": (
+                broken({"clients/0/user_cpu_share": 0.5, "clients/0/system_cpu_share": 0.4}),
+                "used 90 % of a core, limit 90 %",
+            ),
             "thread saturated": (broken({"clients/0/user_cpu_share": 0.75}), "c0 used 95 % of a core"),
             "host saturated": (broken({"after/hosts/h0/cpu_busy_share": 0.97}), "host h0 used 97 %"),
             "at the floor": (broken({"expected/floor": {"iops": 400}}), "of what the null target reaches"),
@@ -329,6 +344,10 @@ CASES: dict[str, Case] = {
             "mean of percentiles": (
                 broken({"summary/directions/read/latency_percentiles_seconds/99": 0.0125}),
                 "p99 of the reads is 0.0125 s in the summary, 0.02 s in the raw data",
+            ),
+            "histograms hold too many": (
+                _raw({"clients/0/histograms/read/counts": [1100, 700, 190, 30]}),
+                "histograms hold 3940 reads",
             ),
             "a client is missing in the histograms": (
                 AttemptSubject(attempt(), samples().model_copy(update={"clients": samples().clients[:1]})),
@@ -454,6 +473,8 @@ CASES: dict[str, Case] = {
         {
             "intervals": study(),
             "infinite and undecided": _with(3, low=0.0, high=float("inf"), p_value=1.0),
+            "no variation": _with(1, ratio=1.3, low=1.3, high=1.3, p_value=0.0),
+            "equivalent up to the margin": _with(0, low=1 / 1.05, high=1.05),
         },
         {
             "only p": (_with(1, low=None, high=None), "has no interval"),
@@ -463,7 +484,8 @@ CASES: dict[str, Case] = {
             "faster, interval includes 1": (_with(1, low=0.9), "is called faster"),
             "slower, interval includes 1": (_with(2, high=1.1), "is called slower"),
             "equivalent beyond the margin": (_with(0, high=1.2), "is called equivalent"),
-            "p contradicts": (_with(3, p_value=0.01), "contradicts"),
+            "small p, interval includes 1": (_with(3, p_value=0.01), "p = 0.01, which contradicts"),
+            "large p, interval excludes 1": (_with(1, p_value=0.2), "p = 0.2, which contradicts"),
         },
         {"nothing compared": NO_COMPARISON, "unheard-of decision": _with(0, decision="better")},
     ),
@@ -499,6 +521,10 @@ CASES: dict[str, Case] = {
         {
             "random": study(),
             "numbers of blocks not given": study(block_numbers=[]),
+            "too few blocks to judge balance": study(blocks=[b.CELLS] * 4, executed=[b.CELLS] * 4, block_numbers=[]),
+            "too few cells to judge balance": study(
+                blocks=[["a", "b"]] * 5, executed=[["a", "b"]] * 5, block_numbers=[], n_cells=2
+            ),
             "last block cut short": study(executed=[*study().blocks[:-1], study().blocks[-1][:2]]),
         },
         {
@@ -609,3 +635,45 @@ def test_rule_with_nothing_to_say_is_valid_and_says_so(rule: str, exempt: Subjec
     finding = judge(rule, exempt)
     assert finding.verdict is Verdict.VALID, finding
     assert finding.evidence == {"applies": False}
+
+
+def test_what_is_missing_of_the_counters_is_said() -> None:
+    none = broken({"before/devices": None, "after/devices": None})
+    assert "has no byte counters" in judge("K3", none).message
+    for side in ("before", "after"):
+        assert "on one side of the attempt only" in judge("K3", broken({f"{side}/devices": None})).message
+    assert (
+        "has no byte counters, so they were not cross-checked"
+        in judge("A1", replace(none, evidence=changed(none.evidence, {"point/direct": True}))).message
+    )
+
+
+def test_why_a_rule_does_not_apply_is_said() -> None:
+    assert "does not read" in judge("K3", subject(attempt("write"))).message
+    assert "claims nothing" in judge("K3", subject(attempt(cache="any"))).message
+
+
+def test_balance_is_friedmans_test() -> None:
+    orders = study().blocks
+    positions = [[order.index(cell) for order in orders] for cell in b.CELLS]
+    assert judge("C5", study()).evidence["balance_p"] == pytest.approx(friedmanchisquare(*positions).pvalue)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 10**9), st.integers(1, 50)), min_size=1, max_size=30, unique_by=lambda b: b[0]),
+    st.sampled_from([0.5, 0.9, 0.95, 0.99]),
+)
+def test_recomputed_percentiles_enclose_the_nearest_rank(bins: list[tuple[int, int]], q: float) -> None:
+    """Against sorting every single operation, with the histogram split over two clients."""
+    clients = [
+        {
+            "client": str(i),
+            "histograms": {"read": {"latency_ns": [ns for ns, _ in part], "counts": [n for _, n in part]}},
+        }
+        for i, part in enumerate((sorted(bins), sorted(bins)[::2]))
+    ]
+    every = sorted(ns for part in (bins, sorted(bins)[::2]) for ns, n in part for _ in range(n))
+    nearest = every[max(math.ceil(round(q * len(every), 9)), 1) - 1] / 1e9
+    latency, counts = after._merged(Samples.model_validate({"clients": clients}), "read")
+    low, high = after._percentile(latency, counts, q)
+    assert low <= nearest <= high

@@ -112,9 +112,8 @@ def mann_kendall(x: ArrayLike, correction: Correction | None = "hamed-rao") -> T
     over consecutive samples first, which leaves a linear slope unchanged.
 
     Correction of the variance of S for autocorrelation:
-    None: independent samples assumed. Per-second throughput is not independent; false alarms are 5 to 13
-    times
-        too many.
+    None: independent samples assumed. Per-second throughput is not independent; false alarms are then 3 to
+        13 times too many.
     "hamed-rao": Hamed & Rao 1998 over all significant lags, as pymannkendall 1.4.3 does it, except that the
         factor is never below 1: noise in the estimated autocorrelation otherwise shrinks the variance (even
         below 0, where pymannkendall returns NaN) and makes the test alarm on white noise.
@@ -146,7 +145,7 @@ def mann_kendall(x: ArrayLike, correction: Correction | None = "hamed-rao") -> T
 
 
 def _kendall_score(values: FloatArray, ties: NDArray[np.int_]) -> int:
-    """Number of rising pairs minus number of falling pairs, in O(n log n); ties are the counts of equal values."""
+    """Number of rising pairs minus number of falling pairs, in O(n log n); ties: counts of equal values."""
     n = values.size
     if n == 2:  # scipy divides by n - 2
         return int(np.sign(values[1] - values[0]))
@@ -206,9 +205,9 @@ def pettitt(x: ArrayLike) -> Shift:
 
     Pettitt's p assumes independent samples. Here the variance of the statistic is inflated by the factor of a
     first-order process, estimated from the ranks after the two levels were removed (or the shift itself would
-    count as autocorrelation), which keeps false alarms near or below nominal on AR(1) noise; measured in
-    docs/methodology.md. p is Pettitt's approximation 2 exp(-6 K^2 / (n^3 + n^2)), capped at 1, good below
-    0.5. A steady slope also "shifts": read the trend first.
+    count as autocorrelation), which keeps false alarms of AR(1) noise near nominal from about 100 samples
+    on; measured in docs/methodology.md. p is Pettitt's approximation 2 exp(-6 K^2 / (n^3 + n^2)), capped at
+    1, good below 0.5. A steady slope also "shifts": read the trend first.
 
     Raises ValueError when a value is not finite. Source: Pettitt 1979, Applied Statistics 28(2).
     """
@@ -285,7 +284,7 @@ def steady_window(
     if not interval_seconds > 0:
         raise ValueError(f"interval_seconds must be positive, not {interval_seconds}")
     if min_samples < 8:
-        raise ValueError(f"min_samples must be at least 8 (the trend test needs half of them), not {min_samples}")
+        raise ValueError(f"min_samples must be at least 8 (half may be cut off), not {min_samples}")
     if effect_floor < 0 or (max_cov is not None and max_cov < 0):
         raise ValueError("effect_floor and max_cov must not be negative")
     values = non_negative(x)

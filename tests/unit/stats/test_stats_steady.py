@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pymannkendall
@@ -15,6 +16,7 @@ from scipy import stats
 from stats_simulations import ar1, measured
 
 from assay.stats import mann_kendall, mser_cut, pettitt, snia_steady, steady_window
+from assay.stats.steady import _first_order_factor
 
 series = st.lists(st.integers(0, 1000), min_size=1, max_size=60)
 
@@ -117,6 +119,33 @@ def test_hamed_rao_equals_pymannkendall_wherever_its_factor_is_above_one() -> No
 def test_the_gate_is_never_more_eager_than_hamed_rao() -> None:
     for x in samples():
         assert mann_kendall(x, "hamed-rao+ar1").p >= mann_kendall(x, "hamed-rao").p
+
+
+def test_the_gate_sees_correlation_at_longer_lags_too() -> None:
+    # A flush every fifth sample: neighbours are independent, so the first-order factor alone sees nothing.
+    rng = np.random.default_rng(10)
+    noise = rng.standard_normal((100, 125))
+    series = noise[:, 5:] + noise[:, :-5]
+    gate = [mann_kendall(x, "hamed-rao+ar1") for x in series]
+    textbook = [mann_kendall(x, "hamed-rao") for x in series]
+    assert all(g.p >= t.p for g, t in zip(gate, textbook, strict=True))
+    plain = [mann_kendall(x, None) for x in series]
+    shrunk = np.mean([abs(g.z) for g in gate]) / np.mean([abs(t.z) for t in plain])
+    assert shrunk < 0.85, "the true variance is twice that of independent samples: about 0.71"
+
+
+def test_the_first_order_factor_is_corrected_for_bias() -> None:
+    # r = (0 · 23 + 2 - 1) / (23 - 3) = 0.05 after a line was fitted; one more for each further parameter.
+    assert _first_order_factor(0.0, 23, fitted=2) == pytest.approx(1.05 / 0.95)
+    assert _first_order_factor(0.0, 23, fitted=3) == pytest.approx(1.10 / 0.90)
+    assert _first_order_factor(-0.9, 23, fitted=2) == 1.0
+    assert _first_order_factor(1.0, 23, fitted=2) == pytest.approx(45)
+    # The gate removes a line, Pettitt's test two levels.
+    x = ar1(np.random.default_rng(11), 0.6, 1, 40)[0]
+    with patch("assay.stats.steady._first_order_factor", return_value=1.0) as factor:
+        mann_kendall(x, "hamed-rao+ar1")
+        pettitt(x)
+    assert [call.kwargs["fitted"] for call in factor.call_args_list] == [2, 3]
 
 
 def test_white_noise_alarms_are_nominal() -> None:

@@ -207,11 +207,7 @@ class Summary(Record):
     def percentile(self, q: str) -> float:
         """Seconds; the worse direction's percentile (a mixture of both would hide the slower); NaN if absent."""
         return max(
-            (
-                d.latency_percentiles_seconds[q]
-                for d in self.directions.values()
-                if q in d.latency_percentiles_seconds
-            ),
+            (d.latency_percentiles_seconds[q] for d in self.directions.values() if q in d.latency_percentiles_seconds),
             default=float("nan"),
         )
 

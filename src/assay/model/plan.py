@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from assay.model import units
@@ -14,6 +15,8 @@ from assay.model.study import Candidate, Disk, FioPoint, FioWorkload, Study
 
 Role = Literal["subject", "twin", "null", "floor"]
 MIB = 1 << 20
+MOST_CELLS = 100_000
+LABEL_LENGTH, NAME_LENGTH = 120, 200  # of the ledger's columns
 
 
 class PlanError(Exception):
@@ -78,6 +81,9 @@ def declaration_hash(study: Study, scale: float) -> str:
 
 def make_plan(study: Study, *, study_id: str, seed: int, scale: float, memory_bytes: int) -> Plan:
     """Resolve all axes. ``memory_bytes`` (clients and servers) resolves sizes such as ``2xRAM``. Raises PlanError."""
+    if not 0 < scale < math.inf:
+        raise PlanError(f"scale {scale} is not a positive number; 0.1 makes sizes and times a tenth")
+    _refuse_too_many(study)
     candidates = _candidates(study)
     points = _points(study, scale, memory_bytes)
     cells = {
@@ -95,6 +101,20 @@ def block_order(plan: Plan, number: int, cells: list[str]) -> list[str]:
     return order
 
 
+def _refuse_too_many(study: Study) -> None:
+    candidates = sum(math.prod(map(len, c.tuning.values())) for c in study.candidates)
+    points = 0
+    for workload in study.workloads:
+        assert workload.fio is not None
+        axes = [*(getattr(workload.fio, name) for name in _AXES), *workload.fio.options.values()]
+        points += math.prod(map(len, axes))
+    if candidates * points > MOST_CELLS:
+        raise PlanError(
+            f"{candidates} candidates × {points} workload points are {candidates * points} cells, at most {MOST_CELLS} can "
+            "be planned; shorten the lists"
+        )
+
+
 def _candidates(study: Study) -> list[PlannedCandidate]:
     subjects: list[PlannedCandidate] = []
     for declared in study.candidates:
@@ -110,15 +130,17 @@ def _candidates(study: Study) -> list[PlannedCandidate]:
         first = measured[0]
         label = f"{first.label} (A/A)"
         deployment = first.deployment if study.measure.aa == "shared" else label
-        planned.append(
-            PlannedCandidate(label, first.system, "twin", first.tuning, deployment, twin_of=first.label)
-        )
+        planned.append(PlannedCandidate(label, first.system, "twin", first.tuning, deployment, twin_of=first.label))
     if study.measure.null_target and not any(c.role == "null" for c in planned):
         planned.append(PlannedCandidate("null", "null", "null", {}, "null"))
     labels = [c.label for c in planned]
     for label in labels:
         if labels.count(label) > 1:
             raise PlanError(f"two candidates are called {label!r}; give one of them another label")
+        if len(label) > LABEL_LENGTH:
+            raise PlanError(
+                f"the name {label!r} is longer than {LABEL_LENGTH} characters; give the candidate a short label"
+            )
     return planned
 
 
@@ -149,7 +171,32 @@ def _points(study: Study, scale: float, memory_bytes: int) -> list[PlannedPoint]
                 name = _point_name(workload.name, fio, point)
                 point_id = digest(point.model_dump(mode="json"))[:16]
                 planned.setdefault(point_id, PlannedPoint(point_id, name, point))
-    return list(planned.values())
+    return _named_apart(list(planned.values()))
+
+
+def _named_apart(points: list[PlannedPoint]) -> list[PlannedPoint]:
+    """Points of two workloads may differ in what is no axis of either: then their names say it."""
+    named: dict[str, list[PlannedPoint]] = {}
+    for planned in points:
+        named.setdefault(planned.name, []).append(planned)
+    result = []
+    for planned in points:
+        same = [p.point.model_dump() for p in named[planned.name]]
+        shown = {
+            **_shown(planned.point),
+            **{f: f"{f}={getattr(planned.point, f)}" for f in ("time_based", "end_fsync")},
+        }
+        extra = [text for field, text in shown.items() if any(p[field] != same[0][field] for p in same)]
+        for option in sorted({o for p in same for o in p["options"]}):
+            if any(p["options"].get(option) != same[0]["options"].get(option) for p in same):
+                extra.append(f"{option}={planned.point.options.get(option, 'default')}")
+        name = " ".join([planned.name, *extra])
+        if len(name) > NAME_LENGTH:
+            raise PlanError(
+                f"the point {name!r} has a name longer than {NAME_LENGTH} characters; vary fewer options in one workload"
+            )
+        result.append(replace(planned, name=name))
+    return result
 
 
 def _point(
@@ -158,8 +205,9 @@ def _point(
     values = dict(values)
     size = values["size"]
     if isinstance(size, str):
+        # upwards to whole MiB: 2xRAM over three threads must not be a byte less than twice the memory (check W1)
         total = float(size.removesuffix("xRAM")) * memory_bytes
-        size = int(total / values["threads"] / values["clients"])
+        size = math.ceil(total / values["threads"] / values["clients"] / MIB) * MIB
     # whole MiB, and at least 16 operations, so that scaled-down cells still do what they are called
     unit = MIB if size >= MIB else 4096
     least = max(unit, -(-16 * values["block_size"] // unit) * unit) if scale < 1 else unit
@@ -185,11 +233,19 @@ def _point(
 def _point_name(name: str | None, fio: FioWorkload, point: FioPoint) -> str:
     parts = [name] if name else []
     parts += [point.pattern, units.format_bytes(point.block_size), f"{point.threads} thr"]
-    shown = {
+    parts += [text for axis, text in _shown(point).items() if len(getattr(fio, axis)) > 1]
+    parts += [f"{k}={v}" for k, v in point.options.items() if len(fio.options[k]) > 1]
+    return " ".join(parts)
+
+
+def _shown(point: FioPoint) -> dict[str, str]:
+    """How a name tells each axis, besides pattern, block size and threads, which are always told."""
+    return {
         "iodepth": f"qd{point.iodepth}",
         "engine": point.engine,
         "size": units.format_bytes(point.size),
         "runtime": units.format_seconds(point.runtime),
+        "ramp": f"ramp {units.format_seconds(point.ramp)}",
         "direct": "direct" if point.direct else "buffered",
         "cache": point.cache,
         "fsync": f"fsync{point.fsync}",
@@ -199,9 +255,6 @@ def _point_name(name: str | None, fio: FioWorkload, point: FioPoint) -> str:
         "verify": f"verify {point.verify}",
         "clients": f"{point.clients} clients",
     }
-    parts += [text for axis, text in shown.items() if len(getattr(fio, axis)) > 1]
-    parts += [f"{k}={v}" for k, v in point.options.items() if len(fio.options[k]) > 1]
-    return " ".join(parts)
 
 
 def estimate(plan: Plan, study: Study, *, per_attempt_seconds: float = 0.6) -> dict[str, float]:
@@ -213,9 +266,7 @@ def estimate(plan: Plan, study: Study, *, per_attempt_seconds: float = 0.6) -> d
     for label, point_id in plan.cells.values():
         point = plan.point(point_id).point
         run = (
-            min(point.runtime + point.ramp, 1.0)
-            if plan.candidate(label).role == "null"
-            else point.runtime + point.ramp
+            min(point.runtime + point.ramp, 1.0) if plan.candidate(label).role == "null" else point.runtime + point.ramp
         )
         block_seconds += run + per_attempt_seconds
     dataset = dataset_bytes(plan)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import datetime
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, ScalarEvent
+from ruamel.yaml.reader import ReaderError
 
 from assay.model.study import Study
+
+_MAX_DEPTH = 40  # a study has eight levels; ruamel recurses at every one
+_MAX_VALUES = 20_000  # aliases expanded: ten lines of YAML can stand for a billion values
 
 
 @dataclass(frozen=True)
@@ -39,26 +45,24 @@ class StudyError(Exception):
 def load_study(text: str, source: str) -> Study:
     """Parse and validate. ``source`` names the text in messages. Raises StudyError."""
     # YAML 1.2: "on", "off", "yes" and "no" are words; duplicate keys are refused by ruamel.
-    yaml = YAML(typ="rt")
     try:
-        document = yaml.load(text)
+        problem = _survey(text)
+        if problem is not None:
+            raise StudyError(source, [problem])
+        document = YAML(typ="rt").load(text)
     except MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
-        # ruamel adds advice for programmers after the first line
-        what = (error.problem or "not YAML").strip().splitlines()[0]
+        raise StudyError(source, [Problem(line, "", _advice(error))]) from None
+    except ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        what = f"the character {chr(error.character)!r} is not text; is this a study?"
         raise StudyError(source, [Problem(line, "", what)]) from None
     except (YAMLError, ValueError, RecursionError) as error:
         raise StudyError(source, [Problem(0, "", f"not YAML: {str(error).splitlines()[0]}")]) from None
     if not isinstance(document, Mapping):
-        raise StudyError(
-            source, [Problem(1, "", "a study is a mapping with the keys study, candidates and workloads")]
-        )
-    cycle = _find_cycle(document, (), ())
-    if cycle is not None:
-        line = _line_of(document, cycle)
-        raise StudyError(
-            source, [Problem(line, _path(cycle), "contains itself (an alias that points to its own parent)")]
-        )
+        raise StudyError(source, [Problem(1, "", "a study is a mapping with the keys study, candidates and workloads")])
+    if odd := list(_odd_keys(document, ())):
+        raise StudyError(source, [_odd_key(document, path) for path in odd])
     try:
         return Study.model_validate(_plain(document))
     except ValidationError as error:
@@ -66,54 +70,127 @@ def load_study(text: str, source: str) -> Study:
         raise StudyError(source, sorted(set(problems), key=lambda p: (p.line, p.where))) from None
 
 
-def _find_cycle(node: Any, above: tuple[int, ...], path: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    if not isinstance(node, dict | list):
-        return None
-    if id(node) in above:
-        return path
-    items = node.items() if isinstance(node, dict) else enumerate(node)
-    for key, child in items:
-        found = _find_cycle(child, (*above, id(node)), (*path, key))
-        if found is not None:
-            return found
+def _survey(text: str) -> Problem | None:
+    """What no study can have, found in the stream of YAML events before anything is built of it: aliases that contain
+    themselves or multiply without bound, nesting beyond reason, tags."""
+    sizes: dict[str, int] = {}  # anchor -> values it stands for
+    above: list[list[Any]] = []  # open collections: [anchor, values so far]
+    for event in YAML(typ="rt").parse(text):
+        line = event.start_mark.line + 1
+        if getattr(event, "tag", None) is not None:
+            return Problem(line, "", f"the tag {event.tag} means nothing in a study; leave it out")
+        if isinstance(event, CollectionStartEvent):
+            above.append([event.anchor, 1])
+            if len(above) > _MAX_DEPTH:
+                return Problem(line, "", f"nested more than {_MAX_DEPTH} levels deep; a study needs fewer than ten")
+            continue
+        if isinstance(event, AliasEvent):
+            if any(event.anchor == anchor for anchor, _ in above):
+                return Problem(line, "", f"*{event.anchor} contains itself (an alias that points to its own parent)")
+            anchor, size = None, sizes.get(event.anchor, 1)
+        elif isinstance(event, ScalarEvent):
+            anchor, size = event.anchor, 1
+        elif isinstance(event, CollectionEndEvent):
+            anchor, size = above.pop()
+        else:
+            continue
+        if anchor is not None:
+            sizes[anchor] = size
+        if above:
+            above[-1][1] += size
+            if above[-1][1] > _MAX_VALUES:
+                return Problem(line, "", f"more than {_MAX_VALUES} values, aliases counted as often as they are used")
     return None
+
+
+def _advice(error: MarkedYAMLError) -> str:
+    # ruamel adds advice for programmers after the first line
+    what = (error.problem or "not YAML").strip().splitlines()[0]
+    if "'\\t'" in what:
+        return "a tab character; YAML is indented with spaces only"
+    if "another document" in what:
+        return "a second document begins here; a file holds one study, remove this '---' or what follows"
+    if "duplicate key" in what:
+        return f"{what}; keep one of the two"
+    if "undefined alias" in what:
+        return f"{what}; no &anchor of that name comes before it"
+    return f"not YAML: {what}"
+
+
+def _odd_keys(node: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    if isinstance(node, dict):
+        for key, child in node.items():
+            yield from _odd_keys(child, (*path, key)) if isinstance(key, str) else [(*path, key)]
+    elif isinstance(node, list):
+        for i, child in enumerate(node):
+            yield from _odd_keys(child, (*path, i))
+
+
+def _odd_key(document: Any, path: tuple[Any, ...]) -> Problem:
+    key = path[-1]
+    what = f"the key {_shown(key)}" if isinstance(key, int | float | None) else "a list or mapping as a key"
+    return Problem(_line_of(document, path), _path(path[:-1]), f"{what} is not a word; keys are words such as study")
 
 
 def _plain(node: Any) -> Any:
     """Ruamel's round-trip containers and scalars as plain Python values."""
     if isinstance(node, dict):
-        return {str(k): _plain(v) for k, v in node.items()}
+        return {k: _plain(v) for k, v in node.items()}
     if isinstance(node, list):
         return [_plain(v) for v in node]
     for kind in (bool, int, float, str):
         if isinstance(node, kind):
             return kind(node)
-    return node
+    # 2026-01-31 is text in YAML 1.2, and a fine name of a study
+    return str(node) if isinstance(node, datetime.date) else node
+
+
+_SCALARS = ("bool", "int", "float", "str")  # the members of study.Scalar, as pydantic names them in a location
+_WANTED = {
+    "model_type": "a mapping of keys is needed here",
+    "dict_type": "a mapping of keys is needed here",
+    "model_attributes_type": "a mapping of keys is needed here",
+    "list_type": "a list is needed here",
+    "too_short": "at least one value is needed here",
+    "int_type": "a whole number is needed here",
+    "float_type": "a number is needed here",
+    "float_parsing": "a number is needed here",
+    "bool_type": "true or false is needed here",
+    "bool_parsing": "true or false is needed here",
+    "string_type": "text is needed here",
+    "string_pattern_mismatch": "letters, digits, '.', '_' and '-' are allowed here, the first a letter or digit",
+}
 
 
 def _problem(document: Any, error: dict[str, Any]) -> Problem:
     loc = tuple(part for part in error["loc"])
+    kind, given = error["type"], error["input"]
     message = str(error["msg"]).removeprefix("Value error, ")
-    if error["type"] == "unknown_key":
+    if kind == "unknown_key":
         loc = (*loc, error["ctx"]["key"])
-    elif error["type"] == "missing":
+    elif kind == "missing":
         message = f"the key {loc[-1]!r} is missing"
         loc = loc[:-1]
-    elif error["type"] == "literal_error":
-        message = f"{error['input']!r} is not known; known: {error['ctx']['expected']}"
-    elif error["type"] in ("model_type", "dict_type", "model_attributes_type"):
-        message = f"a mapping of keys is needed here, not {error['input']!r}"
-    elif error["type"] == "list_type":
-        message = f"a list is needed here, not {error['input']!r}"
-    elif (
-        not message.startswith((repr(error["input"]), str(error["input"]))) and error["type"] != "value_error"
-    ):
-        shown = repr(error["input"])
-        message = f"{message} (not {shown[:60]})"
-    message = (
-        message[0].lower() + message[1:] if message[:1].isupper() and not message[:2].isupper() else message
-    )
-    return Problem(_line_of(document, loc), _path(_real(document, loc)), message)
+    elif kind == "literal_error":
+        message = f"{_shown(given)} is not known; known: {error['ctx']['expected']}"
+    elif loc[-1:] and loc[-1] in _SCALARS and len(_real(document, loc)) < len(loc):
+        message = f"a number, text, true or false is needed here, not {_shown(given)}"
+    elif kind in _WANTED:
+        message = f"{_WANTED[kind]}, not {_shown(given)}"
+    elif kind != "value_error":
+        message = f"{message} (not {_shown(given)})"
+    message = message[0].lower() + message[1:] if message[:1].isupper() and not message[:2].isupper() else message
+    return Problem(_line_of(document, loc), _path(_real(document, loc)), " ".join(message.split()))
+
+
+def _shown(value: Any) -> str:
+    """A value as the user wrote it, or nearly."""
+    if value is None:
+        return "an empty value"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _real(document: Any, loc: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -48,7 +48,13 @@ def _schema(example: str, unit: str) -> WithJsonSchema:
 Bytes = Annotated[int, BeforeValidator(units.parse_bytes), _schema("6GiB", "size")]
 Seconds = Annotated[float, BeforeValidator(units.parse_seconds), _schema("180s", "duration")]
 Fraction = Annotated[float, BeforeValidator(units.parse_fraction), _schema("5%", "share")]
-Rate = Annotated[int, BeforeValidator(units.parse_rate), Field(gt=0), _schema("100MB/s", "rate")]
+Rate = Annotated[
+    int,
+    BeforeValidator(units.parse_rate),
+    PlainSerializer(lambda rate: f"{rate}B/s", return_type=str),  # a bare number would not be read again
+    Field(gt=0),
+    _schema("100MB/s", "rate"),
+]
 Axis = Annotated[list[_T], BeforeValidator(_listify), Field(min_length=1), AfterValidator(_distinct)]
 
 _RAM_SIZE = re.compile(r"^\s*([0-9]*\.?[0-9]+)\s*[x×]\s*RAM\s*$")

@@ -6,9 +6,11 @@ fio, dd and humans disagree on what it means.
 
 from __future__ import annotations
 
-import math
 import re
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 
+_LARGEST = (1 << 63) - 1  # what databases, fio and the kernel count bytes in
 _NUMBER = re.compile(r"^\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-zµ%/]*)\s*$")
 
 _BYTES = {"": 1, "B": 1}
@@ -17,26 +19,37 @@ for _power, _prefix in enumerate(("k", "M", "G", "T", "P"), start=1):
     _BYTES[f"{_prefix}B"] = 1000**_power
     _BYTES[f"{_prefix.upper()}iB"] = 1024**_power
 _SECONDS = {
-    "": 1.0,
-    "s": 1.0,
-    "ms": 1e-3,
-    "us": 1e-6,
-    "µs": 1e-6,
-    "min": 60.0,
-    "m": 60.0,
-    "h": 3600.0,
-    "d": 86400.0,
+    "": Fraction(1),
+    "s": Fraction(1),
+    "ms": Fraction(1, 1000),
+    "us": Fraction(1, 10**6),
+    "µs": Fraction(1, 10**6),
+    "min": Fraction(60),
+    "m": Fraction(60),
+    "h": Fraction(3600),
+    "d": Fraction(86400),
 }
 _BITS = {"bit": 1, "kbit": 10**3, "Kbit": 10**3, "Mbit": 10**6, "Gbit": 10**9, "Tbit": 10**12}
 
 
-def _split(text: object, what: str, example: str) -> tuple[float, str]:
-    if isinstance(text, bool) or not isinstance(text, int | float | str):
-        raise ValueError(f"{text!r} is not {what}; write for example {example}")
-    match = _NUMBER.match(str(text))
-    if match is None or not math.isfinite(float(match[1])):
-        raise ValueError(f"{text!r} is not {what}; write for example {example}")
-    return float(match[1]), match[2]
+def _split(text: object, what: str, example: str) -> tuple[Fraction, str]:
+    """Number and unit. The number is exact: 2^53 + 1 bytes are not 2^53."""
+    shown = str(text) if isinstance(text, float | str) or (isinstance(text, int) and abs(text) <= _LARGEST) else ""
+    match = _NUMBER.match(shown) if len(shown) <= 64 and not isinstance(text, bool) else None
+    try:
+        number = Decimal(match[1]) if match else Decimal("nan")
+    except InvalidOperation:  # an exponent beyond all bounds
+        number = Decimal("nan")
+    if match is None or not number.is_finite() or (number and not -30 < number.adjusted() < 30):
+        said = repr(text)[:60] if shown or not isinstance(text, int) else "a number beyond 2^63"
+        raise ValueError(f"{said} is not {what}; write for example {example}")
+    return Fraction(number), match[2]
+
+
+def _whole(value: Fraction, text: object) -> int:
+    if value > _LARGEST:
+        raise ValueError(f"{text!r} is more than 2^63 bytes")
+    return int(value)
 
 
 def parse_bytes(text: object) -> int:
@@ -48,9 +61,9 @@ def parse_bytes(text: object) -> int:
             f"unknown size unit {unit!r} in {text!r}{hint or '; known: B, kB, KiB, MB, MiB, GB, GiB, TB, TiB'}"
         )
     value = number * _BYTES[unit]
-    if value != int(value):
+    if value.denominator != 1:
         raise ValueError(f"{text!r} is not a whole number of bytes")
-    return int(value)
+    return _whole(value, text)
 
 
 def parse_seconds(text: object) -> float:
@@ -58,7 +71,7 @@ def parse_seconds(text: object) -> float:
     number, unit = _split(text, "a duration", "180s or 5min")
     if unit not in _SECONDS:
         raise ValueError(f"unknown time unit {unit!r} in {text!r}; known: us, ms, s, min, h, d")
-    return number * _SECONDS[unit]
+    return float(number * _SECONDS[unit])
 
 
 def parse_fraction(text: object) -> float:
@@ -69,7 +82,7 @@ def parse_fraction(text: object) -> float:
     value = number / 100 if unit == "%" else number
     if not 0 <= value <= 1:
         raise ValueError(f"{text!r} is not a share between 0% and 100%")
-    return value
+    return float(value)
 
 
 def parse_rate(text: object) -> int:
@@ -77,9 +90,9 @@ def parse_rate(text: object) -> int:
     number, unit = _split(text, "a rate", "100MB/s or 1Gbit")
     unit = unit.removesuffix("/s")
     if unit in _BITS:
-        return int(number * _BITS[unit] / 8)
+        return _whole(number * _BITS[unit] / 8, text)
     if unit and unit in _BYTES:
-        return int(number * _BYTES[unit])
+        return _whole(number * _BYTES[unit], text)
     raise ValueError(f"unknown rate unit {unit!r} in {text!r}; write for example 100MB/s, 100MiB/s or 1Gbit")
 
 

@@ -294,6 +294,7 @@ CASES: dict[str, Case] = {
             "quiet": subject(),
             "mixed": broken({"point/pattern": "randrw", WRITTEN: BEFORE_WRITTEN + b.GIB}),
             "atime updates": broken({WRITTEN: BEFORE_WRITTEN + 7 * MIB}),
+            "20 MiB of log for 240 MiB of reads": broken({WRITTEN: BEFORE_WRITTEN + 20 * MIB}),
             "read back to verify": broken({READ: BEFORE_READ + 256 * MIB}, **VERIFYING),
         },
         {
@@ -428,7 +429,7 @@ CASES: dict[str, Case] = {
         },
     ),
     "A8": Case(
-        {"together": subject()},
+        {"together": subject(), "9 % apart": broken({"clients/0/job_runtimes_seconds": [10.0, 9.1]})},
         {
             "thread": (broken({"clients/0/job_runtimes_seconds": [10.0, 8.5]}), "last of the threads was done 1.5 s"),
             "client": (broken({"clients/1/ended_at": 1013.0}), "last of the clients"),

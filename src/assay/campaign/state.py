@@ -152,7 +152,7 @@ class Campaign:
         """Take one event, return what is to be done. Raises CampaignError on an impossible event."""
         if self.finished is not None:
             raise CampaignError(f"{event} after the end")
-        self.log.append(event)
+        instructions: list[Instruction]
         match event:
             case Begin():
                 if self.block:
@@ -165,6 +165,7 @@ class Campaign:
                 self._running = None
                 instructions = [finish]
         self.validate()
+        self.log.append(event)
         return instructions
 
     def values(self, cell: str) -> dict[int, float]:
@@ -200,6 +201,8 @@ class Campaign:
             event.try_number,
         ):
             raise CampaignError(f"{event} ended, but {running} was running")
+        if event.outcome is Outcome.USABLE and event.value is None:
+            raise CampaignError(f"{event} is usable but has no value")
         self._running = None
         self.elapsed_seconds += event.seconds
         state = self._cells[event.cell]
@@ -208,9 +211,7 @@ class Campaign:
             return []
         state.seconds.append(event.seconds)
         self._tries[event.cell] = self._tries.get(event.cell, 0) + 1
-        if event.outcome is Outcome.USABLE:
-            if event.value is None:
-                raise CampaignError(f"{event} is usable but has no value")
+        if event.outcome is Outcome.USABLE and event.value is not None:
             state.values[event.block] = event.value
             state.barren_blocks = 0
             self._usable.add(event.cell)
@@ -261,9 +262,11 @@ class Campaign:
             self._compute_targets()
         members = self._members(following)
         if not members:
-            if all(s.gone for s in self._cells.values()):
+            # harness floors end with the pilot: they do not count as something left
+            compared = [c for c in self.cells.values() if c.compared] or list(self.cells.values())
+            if all(self._cells[c.id].gone for c in compared):
                 return "no cell is left that can be run"
-            if any(n == self.rules.maximum for n in self.targets.values()):
+            if self.block == self.rules.maximum:
                 return f"the maximum of {self.rules.maximum} blocks is reached"
             return "every cell has the blocks that the pilot asked for"
         budget = self.rules.budget_seconds

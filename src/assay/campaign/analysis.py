@@ -70,11 +70,11 @@ class Tally:
 
     @classmethod
     def of(cls, attempts: Iterable[Mapping[str, Any]]) -> Tally:
-        """Count rows with ``status`` and ``verdict``."""
-        kinds = Counter(
-            str(row["verdict"]) if row["status"] == "finished" else str(row["status"]).replace("-", "_")
-            for row in attempts
-        )
+        """Count rows with ``status`` and ``verdict``; a row with ``count`` stands for so many."""
+        kinds: Counter[str] = Counter()
+        for row in attempts:
+            kind = row["verdict"] if row["status"] == "finished" else row["status"]
+            kinds[str(kind).replace("-", "_")] += row.get("count", 1)
         return cls(attempts=kinds.total(), **{k: n for k, n in kinds.items() if k in cls.__dataclass_fields__})
 
 
@@ -487,5 +487,5 @@ def _winner(
         return Winner(point, "winner", best.candidate, (), (best.candidate,))
     if len(beaten) + len(tied) == len(others):
         return Winner(point, "tie", best.candidate, tied, (best.candidate, *tied))
-    contenders = (best.candidate, *(o for o in others if o not in beaten))
+    contenders = tuple(c.candidate for c in running if c.candidate not in beaten)  # in no order of merit
     return Winner(point, "undecided", None, (), contenders)

@@ -56,13 +56,18 @@ class Palette:
         """Altair scale from candidate to colour."""
         return alt.Scale(domain=list(self.candidates), range=[self.colour_of(c) for c in self.candidates])
 
-    def colour(self, legend: str = "Candidate") -> alt.Color:
-        """Encoding of the field ``candidate``."""
-        return alt.Color(
-            "candidate:N",
-            scale=self.scale,
-            legend=alt.Legend(title=legend, orient="top", labelLimit=320, symbolOpacity=1, symbolStrokeWidth=3),
-        )
+    @property
+    def legend(self) -> alt.Legend:
+        """The legend that colour and shape share; two different ones would contradict each other."""
+        return alt.Legend(title="Candidate", orient="top", labelLimit=320, symbolOpacity=1, symbolStrokeWidth=3)
+
+    def colour(self) -> alt.Color:
+        """Colour by the field ``candidate``."""
+        return alt.Color("candidate:N", scale=self.scale, legend=self.legend)
+
+    def shape(self) -> alt.Shape:
+        """Shape by the same field, for readers who cannot rely on colour."""
+        return alt.Shape("candidate:N", sort=list(self.candidates), legend=self.legend)
 
 
 def _ordered(rows: Sequence[Row], label: str, by: str) -> list[str]:
@@ -109,7 +114,7 @@ def bandwidth_bars(rows: Sequence[Row], palette: Palette) -> Drawing:
     whiskers = base.mark_rule(strokeWidth=1.5, color="#4A4F57").encode(
         y=alt.Y("low:Q", title="Bandwidth (MB/s)"), y2="high:Q"
     )
-    width = max(150, min(420, 26 * len(blocks) * max(1, len(palette.candidates))))
+    width = max(130, min(420, 20 * len(blocks) * max(1, len(palette.candidates))))
     chart = (
         alt.layer(drawn, whiskers, data=_named("rows"))
         .properties(width=width, height=190)
@@ -145,7 +150,7 @@ def trend_lines(rows: Sequence[Row], palette: Palette, x_title: str) -> Drawing:
         lines = base.mark_line(strokeWidth=2).encode(y=y)
         dots = base.mark_point(filled=True, size=42, opacity=1).encode(
             y=y,
-            shape=alt.Shape("candidate:N", sort=list(palette.candidates), legend=None),
+            shape=palette.shape(),
             tooltip=[
                 alt.Tooltip("candidate:N", title="Candidate"),
                 alt.Tooltip("x:Q", title=x_title, format=",~g"),
@@ -229,14 +234,11 @@ def ratio_plot(rows: Sequence[Row], margin: float, title: str) -> Drawing:
         .mark_rule(strokeDash=[4, 3], color="#8A8F98")
         .encode(x=alt.datum(1, type="quantitative"))
     )
-    colour = alt.Color(
-        "decision:N",
-        scale=alt.Scale(domain=present, range=[DECISION_COLOURS[d] for d in present]),
-        legend=alt.Legend(title="Decision", orient="top"),
-    )
-    shape = alt.Shape(
-        "decision:N", scale=alt.Scale(domain=present, range=[DECISION_SHAPES[d] for d in present]), legend=None
-    )
+    legend = alt.Legend(title="Decision", orient="top")
+    fills = alt.Scale(domain=present, range=[DECISION_COLOURS[d] for d in present])
+    shapes = alt.Scale(domain=present, range=[DECISION_SHAPES[d] for d in present])
+    colour = alt.Color("decision:N", scale=fills, legend=legend)
+    shape = alt.Shape("decision:N", scale=shapes, legend=legend)
     base = alt.Chart().encode(y=y, color=colour)
     spans = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=title), x2="high:Q")
     dots = base.mark_point(filled=True, size=70, opacity=1).encode(

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 MOST_PER_RULE = 100
 #: Artefacts shown in the report are texts a person can type; larger ones stay in the ledger.
 MOST_ARTEFACT_BYTES = 16_000
+#: Attempts listed on the page; of more, those that are not valid come first, and attempts.csv has all.
+MOST_ATTEMPTS = 3000
 #: Attempts whose environment is compared.
 ENVIRONMENT_ATTEMPTS = 24
 
@@ -331,7 +333,11 @@ def comparison_rows(analysis: Analysis) -> list[dict[str, Any]]:
 
 
 def attempt_rows(data: StudyData) -> list[dict[str, Any]]:
-    """Every attempt, in order of start."""
+    """Attempts in order of start: all of them up to MOST_ATTEMPTS, beyond that the valid ones are cut."""
+    frame = data.attempts
+    if len(frame) > MOST_ATTEMPTS:
+        good = frame["verdict"] == Verdict.VALID
+        frame = frame.filter(~good).vstack(frame.filter(good)).head(MOST_ATTEMPTS).sort("started_at")
     names = {w.id: w.name for w in data.workloads}
     first = data.attempts["started_at"].min() if len(data.attempts) else 0.0
     return [
@@ -350,7 +356,7 @@ def attempt_rows(data: StudyData) -> list[dict[str, Any]]:
             "mean": number(_times(row["latency_mean"], 1e3)),
             "p99": number(_times(row["latency_p99"], 1e3)),
         }
-        for row in data.attempts.iter_rows(named=True)
+        for row in frame.iter_rows(named=True)
     ]
 
 

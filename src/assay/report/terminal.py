@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from assay.campaign.analysis import Analysis, CellAnalysis, smaller_is_better
+from assay.campaign.analysis import Analysis, CellAnalysis, Tally, smaller_is_better
 from assay.model.units import format_seconds
 from assay.model.verdict import Verdict
 from assay.report.format import DECISION_SIGNS, UNITS, better_words, number, span
@@ -112,15 +112,13 @@ def cells_table(analysis: Analysis) -> RenderableType:
 
 def status_table(data: StudyData) -> RenderableType:
     """What is done and what is left, per candidate; needs no analysis."""
-    from assay.campaign.analysis import Tally
-
     study = data.study
-    rows: Sequence[dict[str, Any]] = list(
-        data.attempts.select("candidate", "block", "status", "verdict", "started_at", "ended_at").iter_rows(named=True)
-    )
+    spent = (data.attempts["ended_at"] - data.attempts["started_at"]).alias("seconds")
+    grouped = data.attempts.with_columns(spent).group_by("candidate", "status", "verdict")
     by_label: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
+    for row in grouped.agg(count=pl.len(), seconds=pl.col("seconds").sum()).iter_rows(named=True):
         by_label.setdefault(row["candidate"], []).append(row)
+    blocks = dict(data.attempts.group_by("candidate").agg(pl.col("block").n_unique()).iter_rows())
     applicable: dict[str, int] = {}
     for cell in data.cells:
         applicable[cell.candidate] = applicable.get(cell.candidate, 0) + (cell.not_applicable is None)
@@ -131,11 +129,11 @@ def status_table(data: StudyData) -> RenderableType:
     for candidate in data.candidates:
         mine = by_label.get(candidate.label, [])
         tally = Tally.of(mine)
-        seconds = sum(row["ended_at"] - row["started_at"] for row in mine)
+        seconds = sum(row["seconds"] for row in mine)
         table.add_row(
             Text(candidate.label),
             str(applicable.get(candidate.label, 0)),
-            f"{len({row['block'] for row in mine})} of {len(data.blocks)}",
+            f"{blocks.get(candidate.label, 0)} of {len(data.blocks)}",
             Text(str(tally.valid), style="green"),
             Text(str(tally.unknown), style="yellow" if tally.unknown else "dim"),
             Text(str(tally.invalid), style="red" if tally.invalid else "dim"),

@@ -207,3 +207,14 @@ def test_bulk_data_are_thinned_to_the_budget() -> None:
     assert len(curves) <= 1.2 * frames.POINT_BUDGET
     last = max(row["share"] for row in curves)
     assert last == 1.0
+
+
+def test_of_very_many_attempts_the_bad_ones_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "MOST_ATTEMPTS", 30)
+    data = study_data(SMALL)
+    rows = page.attempt_rows(data)
+    assert len(rows) == 30
+    assert sum(row["verdict"] != "valid" for row in rows) == data.attempts.filter(pl.col("verdict") != "valid").height
+    html = " ".join(page.render_html(data, analyse(data), []).split())
+    assert f"30 of {len(data.attempts)} attempts" in html
+    assert "<code>attempts.csv</code> has every one" in html

@@ -22,8 +22,9 @@
   // Panels flow into as many columns as the page is wide, so that a phone gets one below the other.
   function fitted(spec, width) {
     if (!("columns" in spec) || !spec.spec) return spec;
-    const panel = (spec.spec.width || 270) + 75;
-    return { ...spec, columns: Math.max(1, Math.min(spec.columns, Math.floor((width + 40) / panel))) };
+    const ownAxes = spec.resolve && spec.resolve.scale && spec.resolve.scale.y === "independent";
+    const panel = (spec.spec.width || 270) + (ownAxes ? 75 : 22), first = ownAxes ? -20 : 45;
+    return { ...spec, columns: Math.max(1, Math.min(spec.columns, Math.floor((width - first) / panel))) };
   }
 
   async function draw() {

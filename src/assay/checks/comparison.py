@@ -30,6 +30,11 @@ def _number(value: float | None) -> bool:
     return value is not None and not math.isnan(value)
 
 
+def _stated(subject: StudySubject) -> list[ComparisonView]:
+    """Comparisons that state something: without a pair of blocks and undecided, nothing is claimed (C2 flags those)."""
+    return [c for c in subject.comparisons if c.n > 0 or c.decision != "undecided"]
+
+
 @rule("C1", scope=Scope.STUDY, weight=Weight.VOID)
 def like_with_like(subject: StudySubject) -> Outcome:
     """Both sides of every comparison have the same durability tier, data set and hosts, or the report says they differ.
@@ -38,7 +43,8 @@ def like_with_like(subject: StudySubject) -> Outcome:
     over a public address), riofs #6 ("that's cheating": flush unimplemented); Heiser's "unfair competitor set-up".
     """
     broken, missing = [], []
-    for c in subject.comparisons:
+    stated = _stated(subject)
+    for c in stated:
         for what, a, b in (
             ("tier", c.a_tier, c.b_tier),
             ("data set", c.a_dataset, c.b_dataset),
@@ -48,9 +54,9 @@ def like_with_like(subject: StudySubject) -> Outcome:
                 missing.append(f"the {what} of {_name(c)} is not known")
             elif a != b and what not in c.said:
                 broken.append(f"{_name(c)} differ in {what} ({a} against {b}) and the report does not say so")
-    if not subject.comparisons:
+    if not stated:
         missing.append(_NOTHING)
-    fine = f"{len(subject.comparisons)} comparisons of like with like, or the difference is stated"
+    fine = f"{len(stated)} comparisons of like with like, or the difference is stated"
     return judge(_cut(broken), _cut(missing), fine, not_alike=broken, not_known=missing)
 
 
@@ -90,10 +96,11 @@ def effect_with_interval(subject: StudySubject) -> Outcome:
     Prevents: significance without size, and a verdict that does not follow from the figures beside it (Hoefler &
     Belli, SC'15; Heiser's "no significance").
     """
-    if not subject.comparisons:
+    stated = _stated(subject)
+    if not stated:
         return unknown(_NOTHING)
-    broken = [f"{_name(c)} {why}" for c in subject.comparisons if (why := _without_interval(c, subject))]
-    fine = f"all {len(subject.comparisons)} comparisons carry a ratio with an interval that supports the decision"
+    broken = [f"{_name(c)} {why}" for c in stated if (why := _without_interval(c, subject))]
+    fine = f"all {len(stated)} comparisons carry a ratio with an interval that supports the decision"
     return judge(_cut(broken), [], fine, details=broken)
 
 
@@ -253,14 +260,15 @@ def baseline_and_absolutes(subject: StudySubject) -> Outcome:
     Prevents: Heiser's "relative numbers only" and "no proper baseline": twice of nothing is nothing, and two candidates
     that both reach the limit of the harness are equal for no reason of their own.
     """
-    if not subject.comparisons:
+    stated = _stated(subject)
+    if not stated:
         return unknown(_NOTHING)
     bare = [
         _name(c)
-        for c in subject.comparisons
+        for c in stated
         if any(v is None or not math.isfinite(v) or v <= 0 for v in (c.a_absolute, c.b_absolute))
     ]
-    points = sorted({c.point_id for c in subject.comparisons})
+    points = sorted({c.point_id for c in stated})
     without = [p for p in points if not math.isfinite(subject.floors.get(p, math.nan))]
     broken, missing = [], []
     if bare:
@@ -269,9 +277,7 @@ def baseline_and_absolutes(subject: StudySubject) -> Outcome:
         broken.append("the study has no null target, so the harness floor is not known")
     elif without:
         missing.append(f"the null target has no figure at {_some(without)}")
-    fine = (
-        f"{len(subject.comparisons)} comparisons with absolute figures, and the harness floor at {len(points)} points"
-    )
+    fine = f"{len(stated)} comparisons with absolute figures, and the harness floor at {len(points)} points"
     return judge(broken, missing, fine, without_absolute=bare, without_floor=without)
 
 

@@ -44,6 +44,16 @@ def _with(index: int, **changes: Any) -> StudySubject:
 
 ALWAYS_FIRST = [b.CELLS if i % 5 else [*b.CELLS[:2], "xfs-p1", "xfs-p0"] for i in range(10)]
 NO_COMPARISON = study(comparisons=[])
+# a candidate that never came up: nothing is known, and nothing is claimed
+DEAD: dict[str, Any] = {
+    "n": 0,
+    "ratio": None,
+    "low": None,
+    "high": None,
+    "p_value": 1.0,
+    "b_absolute": None,
+    "b_tier": "",
+}
 DEVICE = "after/devices/0"
 READ, WRITTEN = f"{DEVICE}/read_bytes", f"{DEVICE}/written_bytes"
 BEFORE_READ, BEFORE_WRITTEN = 5 * b.GIB, 7 * b.GIB
@@ -457,7 +467,11 @@ CASES: dict[str, Case] = {
         {"not asked for": subject(), "failed before": broken({"status": "failed", "clients": []}, **VERIFYING)},
     ),
     "C1": Case(
-        {"alike": study(), "differ and said so": _with(0, a_tier="page-cache", said=("tier",))},
+        {
+            "alike": study(),
+            "one candidate is dead": _with(3, **DEAD),
+            "differ and said so": _with(0, a_tier="page-cache", said=("tier",)),
+        },
         {
             "tier": (_with(0, a_tier="page-cache"), "ext4 / xfs at p0 differ in tier (page-cache against device)"),
             "data set": (_with(1, b_dataset="1 GiB"), "differ in data set"),
@@ -474,10 +488,12 @@ CASES: dict[str, Case] = {
         {
             "intervals": study(),
             "infinite and undecided": _with(3, low=0.0, high=float("inf"), p_value=1.0),
+            "one candidate is dead": _with(3, **DEAD),
             "no variation": _with(1, ratio=1.3, low=1.3, high=1.3, p_value=0.0),
             "equivalent up to the margin": _with(0, low=1 / 1.05, high=1.05),
         },
         {
+            "decided without a pair": (_with(1, **DEAD), "has no interval"),
             "only p": (_with(1, low=None, high=None), "has no interval"),
             "not a number": (_with(1, high=float("nan")), "has no interval"),
             "infinite and decided": (_with(1, low=0.0, high=float("inf")), "called faster with an infinite interval"),
@@ -564,7 +580,7 @@ CASES: dict[str, Case] = {
         {"no pair": study(aa_decisions=[]), "unheard-of decision": study(aa_decisions=["different"])},
     ),
     "C7": Case(
-        {"shown": study()},
+        {"shown": study(), "one candidate is dead": _with(3, **DEAD)},
         {
             "relative only": (_with(1, a_absolute=None), "1 comparisons have no absolute figures"),
             "zero": (_with(1, b_absolute=0.0), "no absolute figures"),

@@ -101,9 +101,7 @@ def study_subject(data: StudyData, analysis: Analysis) -> StudySubject:
         blocks=[list(block.cells) for block in blocks],
         executed=[executed.get(block.number, []) for block in blocks],
         comparisons=[_view(c, by_key, footing) for c in analysis.comparisons],
-        aa_decisions=[
-            c.decision.value for alarms in analysis.false_alarms for c in alarms.comparisons if c.result.n >= 2
-        ],
+        aa_decisions=[c.decision.value for alarms in analysis.false_alarms for c in alarms.comparisons],
         has_null=any(c.role == "null" and c.tally.attempts for c in analysis.cells),
         floors=null,
         alpha=round(1 - analysis.measure.confidence, 12),

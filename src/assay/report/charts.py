@@ -202,13 +202,15 @@ def winners_map(rows: Sequence[Row], palette: Palette) -> Drawing:
     words = base.mark_text(fontSize=11, limit=cell - 6, fontWeight="bold").encode(
         text="text:N", color=alt.Color("ink:N", scale=None)
     )
-    chart = alt.layer(fields, words, data=_named("rows")).properties(
-        width=cell * len(blocks), height=max(40, 34 * len(threads))
-    )
+    chart = alt.layer(fields, words, data=_named("rows")).properties(width=alt.Step(cell), height=alt.Step(34))
     columns = max(1, min(COLUMNS, 1080 // (cell * len(blocks) + 60)))
     order = list(dict.fromkeys(row["group"] for row in rows))
     header = alt.Header(labelFontWeight="bold")
     faceted = chart.facet(facet=alt.Facet("group:N", title=None, sort=order, header=header), columns=columns)
+    places = {g: {(r["block"], r["threads"]) for r in rows if r["group"] == g} for g in order}
+    if any(len(here) < len(blocks) * len(threads) for here in places.values()):
+        # Patterns with points of their own get axes of their own, or most of the map would be empty.
+        faceted = faceted.resolve_scale(x="independent", y="independent")
     return Drawing(faceted, {"rows": list(rows)})
 
 

@@ -136,4 +136,4 @@ def _winner_figure(analysis: Analysis, of: Sequence[frames.Point], palette: char
     )
     alternative = "Map of the best candidate by block size and threads, one panel per pattern."
     chart = charts.winners_map(rows, palette)
-    return [Figure("winners", "winners", "Who is best where", caption, alternative, chart)]
+    return [Figure("winners", "winners", "Best candidate by block size and threads", caption, alternative, chart)]

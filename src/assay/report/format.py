@@ -73,17 +73,6 @@ def span(interval: Interval, factor: float = 1.0) -> str:
     return f"{number(interval.low * factor)} to {number(interval.high * factor)}"
 
 
-def change(ratio: float) -> str:
-    """A ratio as a change, ``+23 %``; beyond a factor of two as ``×3.4``."""
-    if not math.isfinite(ratio):
-        return "–"
-    if ratio >= 2 or ratio <= 0.5:
-        return f"×{number(ratio)}"
-    percent = 100 * (ratio - 1)
-    text = f"{percent:+.0f} %" if abs(percent) >= 9.95 else f"{percent:+.1f} %"
-    return text.replace("-", "−")
-
-
 def share(value: float) -> str:
     """A share in percent, ``12 %`` or ``0.4 %``."""
     return f"{number(100 * value, 2)} %"

@@ -41,7 +41,7 @@ def render_markdown(data: StudyData, analysis: Analysis) -> str:
     if data.study.scale < 1:
         parts.append(f"**Scaled down to {data.study.scale:g} of the declared sizes and times.**")
     for finding in page["study_findings"]:
-        if finding["verdict"] == "invalid":
+        if finding["verdict"] == "invalid" and finding["void"]:
             parts.append(f"**Rule {finding['rule']} is broken for the whole study: {escape(finding['message'])}**")
     parts.append("\n".join(f"- {escape(sentence)}" for sentence in analysis.sentences))
     parts.append(

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -122,12 +123,31 @@ def summary(data: StudyData, analysis: Analysis) -> dict[str, Any]:
         "floors": floor_rows(analysis),
         "alarms": alarm_rows(analysis),
         "unlike": unlike_rows(data, analysis),
-        "study_findings": [
-            row
-            for row in data.checks.iter_rows(named=True)
-            if row["scope"] == "study" and row["verdict"] != Verdict.VALID
-        ],
+        "study_findings": study_findings(data),
     }
+
+
+def study_findings(data: StudyData) -> list[dict[str, Any]]:
+    """Findings about the study as a whole that are not valid; ``void``: the rule makes the whole study invalid."""
+    from assay.checks.registry import Weight, all_rules
+
+    rules = all_rules()
+    found = data.checks.filter((pl.col("scope") == "study") & (pl.col("verdict") != Verdict.VALID.value))
+    return [
+        {
+            **row,
+            "message": _with_names(row["message"], data),
+            "void": row["rule"] not in rules or rules[row["rule"]].weight is Weight.VOID,
+        }
+        for row in found.sort("rule").iter_rows(named=True)
+    ]
+
+
+def _with_names(text: str, data: StudyData) -> str:
+    """Rules know workload points by id; readers know them by name."""
+    for workload in data.workloads:
+        text = text.replace(workload.id, workload.name)
+    return text
 
 
 def _when(at: float) -> str:
@@ -392,7 +412,12 @@ def rule_rows(data: StudyData) -> list[dict[str, Any]]:
                 "invalid": count["invalid"],
                 "unknown": count["unknown"],
                 "shown": [
-                    {**row, "what": subjects.get(row["subject"], row["subject"]), "evidence": _pretty(row["evidence"])}
+                    {
+                        **row,
+                        "message": _with_names(row["message"], data),
+                        "what": subjects.get(row["subject"], row["subject"]),
+                        "evidence": _pretty(row["evidence"]),
+                    }
                     for row in shown
                 ],
                 "hidden": len(bad) - len(shown) if bad else 0,

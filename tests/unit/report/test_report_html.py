@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from synthetic import HOSTILE, Spec, study_data
+from synthetic import CHECK_SCHEMA, HOSTILE, Spec, study_data
 
 from assay.campaign.analysis import Analysis, analyse
 from assay.ledger.queries import StudyData
@@ -147,15 +147,19 @@ def test_hostile_labels_stay_text() -> None:
 def test_banners_for_scale_unfinished_study_and_broken_study_rule() -> None:
     data = study_data(dataclasses.replace(SMALL, scale=0.1, volatile=("local/xfs",)))
     data.study.state = "interrupted"
-    row = {"subject": data.study.id, "rule": "C5", "scope": "study", "verdict": "invalid", "message": "not random",
-           "evidence": "{}"}  # fmt: skip
-    checks = data.checks.vstack(data.checks.head(1).with_columns(**{k: pl.lit(v) for k, v in row.items()}))
+    findings = [
+        (data.study.id, "C5", "study", "invalid", "not random", "{}"),
+        (data.study.id, "C2", "study", "invalid", "nothing decided at point0000", "{}"),
+    ]
+    checks = data.checks.vstack(pl.DataFrame(findings, schema=CHECK_SCHEMA, orient="row"))
     data = dataclasses.replace(data, checks=checks)
     html = Page(page.render_html(data, analyse(data), []))
     text = " ".join(" ".join(html.text).split())
     assert "10.0 % of the declared ones (scale 0.1)" in text
     assert "has not ended (interrupted)" in text
     assert "Rule C5 is broken for the whole study: not random" in text
+    assert "C2 broken nothing decided at read 4KiB 1 thr" in text
+    assert "Rule C2 is broken" not in text  # a flag, shown where trust is discussed
     assert "xfs and ext4 differ in durability tier (volatile against device)" in text
 
 

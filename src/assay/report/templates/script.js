@@ -21,9 +21,9 @@
 
   // Panels flow into as many columns as the page is wide, so that a phone gets one below the other.
   function fitted(spec, width) {
-    if (!("columns" in spec) || !spec.spec) return spec;
+    if (!("columns" in spec) || !spec.spec || (typeof spec.spec.width === "object" && width > 1000)) return spec;
     const ownAxes = spec.resolve && spec.resolve.scale && spec.resolve.scale.y === "independent";
-    const panel = (spec.spec.width || 270) + (ownAxes ? 75 : 22), first = ownAxes ? -20 : 45;
+    const panel = (typeof spec.spec.width === "number" ? spec.spec.width : 270) + (ownAxes ? 75 : 22), first = ownAxes ? -20 : 45;
     return { ...spec, columns: Math.max(1, Math.min(spec.columns, Math.floor((width - first) / panel))) };
   }
 

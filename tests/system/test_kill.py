@@ -81,14 +81,23 @@ def _left_overs(place: Path) -> dict[str, list[str]]:
 @pytest.mark.timeout(1500)
 def test_random_kills_lose_nothing_and_leave_nothing(place: Path) -> None:
     dice = random.Random(4)
+    calibration = _start(place)
+    began = time.monotonic()
+    while not _attempts(place):
+        assert time.monotonic() - began < 120, "never began"
+        time.sleep(0.05)
+    until_first_attempt = time.monotonic() - began  # seconds; start-up and deployment
+    calibration.send_signal(signal.SIGKILL)
+    calibration.wait()
     finished_before: set[tuple[str, int, int, str]] = set()
     kills = 0
     left_alive = 0
     while kills < KILLS:
         process = _start(place)
-        # start-up takes most of a second, a deployment another: the moments cover both and the attempts after
         try:
-            process.wait(dice.uniform(0.3, 4.0))
+            process.wait(
+                dice.uniform(0.2, 1.0) * until_first_attempt + dice.choice((0.0, 1.0)) * dice.uniform(0.0, 3.0)
+            )
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             process.wait()

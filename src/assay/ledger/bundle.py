@@ -6,11 +6,14 @@ Layout: ``manifest.json`` (format, version, study id, SHA-256 of every member), 
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
+import re
 import tempfile
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +41,7 @@ from assay.ledger.store import Ledger
 
 FORMAT = "assay-bundle"
 VERSION = 1
+_MEMBER = re.compile(r"files/([0-9a-f]{2})/([0-9a-f]{64})\.(parquet|gz)")
 _TABLES: tuple[type[Base], ...] = (  # parents before children
     StudyRow, LabRow, HostRow, CandidateRow, WorkloadRow, CellRow, BlockRow, AttemptRow, CheckRow, ComparisonRow, EventRow,
 )  # fmt: skip
@@ -48,7 +52,8 @@ class BundleError(Exception):
 
 
 def write_bundle(ledger: Ledger, study_id: str, target: Path) -> int:
-    """Write a study to ``target`` (complete or not at all); returns its size in bytes. Raises OSError, LedgerError."""
+    """Write a study to ``target`` (complete or not at all); returns its size in bytes. Raises OSError, LedgerError, and
+    BundleError when there is no such study."""
     rows: dict[str, list[dict[str, Any]]] = {}
     with ledger.reading() as session:
         for table in _TABLES:
@@ -59,6 +64,8 @@ def write_bundle(ledger: Ledger, study_id: str, target: Path) -> int:
             else:
                 where = table.study_id == study_id  # type: ignore[attr-defined]
             rows[table.__tablename__] = [_as_dict(row) for row in session.scalars(select(table).where(where))]
+    if not rows[StudyRow.__tablename__]:
+        raise BundleError(f"there is no study {study_id} in the ledger; nothing was exported")
     members = {"rows.json": json.dumps(rows).encode()}
     for attempt in rows[AttemptRow.__tablename__]:
         hashes = [(attempt["samples_hash"], ".parquet")] if attempt["samples_hash"] else []
@@ -93,7 +100,28 @@ def write_bundle(ledger: Ledger, study_id: str, target: Path) -> int:
 
 
 def read_bundle(ledger: Ledger, source: Path) -> str:
-    """Take a bundle into the ledger; returns the study's id. Raises BundleError, LedgerError, OSError."""
+    """Take a bundle into the ledger; returns the study's id. Raises BundleError, LedgerError, OSError.
+
+    Everything is proven before anything is written: a bundle may come from anybody.
+    """
+    study_id, members, rows = _open(source)
+    with ledger.reading() as session:
+        if session.get(StudyRow, study_id) is not None:
+            raise BundleError(f"study {study_id} is in the ledger already; nothing was imported")
+    for name, content in members.items():
+        if name.startswith("files/"):
+            path = ledger.files.root / name.removeprefix("files/")
+            if not path.exists():
+                write_atomically(path, content)
+    with ledger.session() as session:
+        for table, found in rows.items():
+            session.add_all(table(**row) for row in found)
+            session.flush()
+    return study_id
+
+
+def _open(source: Path) -> tuple[str, dict[str, bytes], dict[type[Base], list[dict[str, Any]]]]:
+    """Study id, members and rows of a bundle that is proven to be whole. Raises BundleError, OSError."""
     try:
         with zipfile.ZipFile(source) as archive:
             manifest = json.loads(archive.read("manifest.json"))
@@ -103,27 +131,46 @@ def read_bundle(ledger: Ledger, source: Path) -> str:
                     f"reads format {VERSION} with schema {HEAD}"
                 )
             members = {name: archive.read(name) for name in manifest["sha256"]}
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
+        for name, content in members.items():
+            if hashlib.sha256(content).hexdigest() != manifest["sha256"][name]:
+                raise BundleError(f"{source} is damaged: {name} does not match its checksum")
+            _prove_member(source, name, content)
+        study_id, tables = str(manifest["study"]), json.loads(members["rows.json"])
+        rows = {table: list(tables[table.__tablename__]) for table in _TABLES}
+        labs = {row["id"] for row in rows[LabRow]}
+        for table, found in rows.items():
+            columns = {column.key for column in sa_inspect(table).column_attrs}
+            for row in found:
+                owner = row["lab_id"] in labs if table is HostRow else row[_owner(table)] == study_id
+                if set(row) != columns or not owner:
+                    raise BundleError(f"{source} is damaged: a row of table {table.__tablename__} is not this study's")
+        if len(rows[StudyRow]) != 1:
+            raise BundleError(f"{source} is damaged: it holds {len(rows[StudyRow])} studies")
+    # what reading and decoding of any bytes can raise; RuntimeError: encrypted, NotImplementedError: unknown compression
+    except (
+        zipfile.BadZipFile, zlib.error, KeyError, ValueError, TypeError, AttributeError, EOFError, RuntimeError,
+    ) as error:  # fmt: skip
         raise BundleError(f"{source} is not a complete assay bundle: {error}") from None
-    for name, content in members.items():
-        if hashlib.sha256(content).hexdigest() != manifest["sha256"][name]:
-            raise BundleError(f"{source} is damaged: {name} does not match its checksum")
-    rows = json.loads(members["rows.json"])
-    study_id = str(manifest["study"])
-    with ledger.reading() as session:
-        if session.get(StudyRow, study_id) is not None:
-            raise BundleError(f"study {study_id} is in the ledger already; nothing was imported")
-    for name, content in members.items():
-        if name.startswith("files/"):
-            file = Path(name).name  # never a path out of the archive
-            path = ledger.files.root / file[:2] / file
-            if not path.exists():
-                write_atomically(path, content)
-    with ledger.session() as session:
-        for table in _TABLES:
-            session.add_all(table(**row) for row in rows[table.__tablename__])
-            session.flush()
-    return study_id
+    return study_id, members, rows
+
+
+def _prove_member(source: Path, name: str, content: bytes) -> None:
+    """A file is what its name says, or it would take the place of another study's file. Raises BundleError."""
+    if name == "rows.json":
+        return
+    match = _MEMBER.fullmatch(name)
+    if match is None:
+        raise BundleError(f"{source} is damaged: {name!r} is no member of a bundle")
+    try:
+        proven = hashlib.sha256(gzip.decompress(content) if match[3] == "gz" else content).hexdigest()
+    except (OSError, EOFError, zlib.error):
+        proven = ""
+    if proven != match[2] or match[1] != match[2][:2]:
+        raise BundleError(f"{source} is damaged: {name} is not what its name says")
+
+
+def _owner(table: type[Base]) -> str:
+    return "id" if table is StudyRow else "study_id"
 
 
 def _as_dict(row: Base) -> dict[str, Any]:

@@ -59,7 +59,10 @@ class FileStore:
         return gzip.decompress(path.read_bytes()) if path.exists() else None
 
     def put_samples(self, samples: Samples) -> str:
-        """Keep samples as Parquet; returns the SHA-256 of the file. Raises OSError."""
+        """Keep samples as Parquet; returns the SHA-256 of the file. Raises OSError.
+
+        What holds no number (a client, series or histogram without entries) is not kept: a long table has no row for it.
+        """
         import io
 
         buffer = io.BytesIO()

@@ -33,6 +33,7 @@ def migrate(engine: Engine) -> None:
     # imported late: alembic costs a quarter of a second that a current ledger need not pay
     from alembic import command
     from alembic.config import Config
+    from alembic.util import CommandError
 
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
@@ -42,4 +43,9 @@ def migrate(engine: Engine) -> None:
         if current_revision(connection) == HEAD:  # another process was faster
             return
         config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        try:
+            command.upgrade(config, "head")
+        except CommandError:
+            raise LedgerError(
+                f"the ledger has schema {revision}, which no Assay has written (this one knows {HEAD}); give another file"
+            ) from None

@@ -85,8 +85,8 @@ def count_studies(ledger: Ledger, study_id: str | None = None) -> list[Counts]:
         by_study: dict[str, dict[tuple[str, str], int]] = {}
         for owner, status, verdict, n in session.execute(grouped):
             by_study.setdefault(owner, {})[(status, verdict)] = n
-        n_cells = dict(session.execute(cells).tuples().all())
-        n_blocks = dict(session.execute(blocks).tuples().all())
+        n_cells = {owner: n for owner, n in session.execute(cells)}  # noqa: C416 (typed rows)
+        n_blocks = {owner: n for owner, n in session.execute(blocks)}  # noqa: C416
         return [
             Counts(row, n_cells.get(row.id, 0), n_blocks.get(row.id, 0), by_study.get(row.id, {}))
             for row in session.scalars(chosen)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -66,10 +68,17 @@ class Ledger:
                 self.files = FileStore(data_directory() / "files")
             self.engine = _engine(self.url)
             self._writer = self.engine.execution_options(assay_writes=True)
+            # several queries, one view: SQLite's transactions are like that, PostgreSQL's only when asked
+            postgresql = parsed.get_backend_name() == "postgresql"
+            self._reader = (
+                self.engine.execution_options(isolation_level="REPEATABLE READ") if postgresql else self.engine
+            )
             with _one_at_a_time(self.files.root):
                 migrate(self.engine)
         except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
-            raise LedgerError(f"ledger {self.url}: {error}; write for example sqlite:////path/ledger.db") from None
+            # no password in messages: the URL is shown only when it can be taken apart
+            shown = "URL" if isinstance(error, ArgumentError) else self._shown_url
+            raise LedgerError(f"ledger {shown}: {error}; write for example sqlite:////path/ledger.db") from None
         except (DBAPIError, OSError) as error:
             raise LedgerError(f"ledger {self._shown_url}: {_first_line(error)}") from None
 
@@ -97,7 +106,7 @@ class Ledger:
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """One reading transaction, a consistent view that never blocks a writer. Raises LedgerError."""
-        with self._session(self.engine) as session:
+        with self._session(self._reader) as session:
             yield session
 
     @contextmanager
@@ -251,10 +260,29 @@ class Ledger:
             )
 
 
+def _json(value: Any) -> str:
+    """JSON for the ledger. A mean of nothing is NaN, which PostgreSQL refuses: it becomes the text that Pydantic reads
+    as NaN again."""
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
 def _engine(url: str) -> Engine:
     if make_url(url).get_backend_name() != "sqlite":
-        return create_engine(url, pool_pre_ping=True)
-    engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS})
+        return create_engine(url, pool_pre_ping=True, json_serializer=_json)
+    engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS}, json_serializer=_json)
 
     @event.listens_for(engine, "connect")
     def _configure(connection: Any, _: Any) -> None:

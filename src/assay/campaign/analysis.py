@@ -28,7 +28,7 @@ from assay.checks.registry import Weight, all_rules
 from assay.model.study import Measure
 from assay.model.verdict import Verdict, worst
 from assay.stats.compare import Decision, PairedComparison, compare_family
-from assay.stats.intervals import Interval, log_t_interval, median_interval
+from assay.stats.intervals import Interval, log_t_interval, median_interval, stein_interval
 from assay.stats.outliers import outliers, slow_first
 
 if TYPE_CHECKING:
@@ -319,6 +319,10 @@ def _cell(
     values = [float(row[column]) for row in kept]
     series = {m: [float(r[c]) for r in kept if _positive(r[c])] for m, c in METRIC_COLUMNS.items()}
     intervals = {m: log_t_interval(v, measure.confidence) for m, v in series.items()}
+    # the number of blocks followed from the pilot's variance, so the promised half width holds for Stein's interval only
+    pilot = sum(int(row["block"]) <= measure.blocks.pilot for row in kept)
+    if 2 <= pilot < len(values):
+        intervals[measure.metric] = stein_interval(values, pilot, measure.confidence)
     interval = intervals[measure.metric]
     verdict, broken, reason = _cell_verdict(cell, rows, kept, void)
     odd = outliers(values)

@@ -30,6 +30,7 @@ from assay.ledger.store import Ledger
 from assay.model.evidence import AttemptEvidence, AttemptStatus, Samples
 from assay.model.plan import (
     Plan,
+    PlannedCandidate,
     PlannedPoint,
     block_order,
     dataset_bytes,
@@ -41,6 +42,7 @@ from assay.model.plan import (
 from assay.model.study import Study
 from assay.model.verdict import Verdict
 from assay.stats.stein import blocks_needed
+from assay.systems.base import GoesCold
 from assay.workloads.base import Artefact
 
 
@@ -234,6 +236,9 @@ class Runner:
                 workload_id=point_id,
                 closure=self._closures[cell],
                 closure_hash=digest(self._closures[cell]),
+                not_applicable=_missing_capability(
+                    plan.candidate(label), self.points[point_id], fleet.of(plan.candidate(label))
+                ),
             )
             for cell, (label, point_id) in plan.cells.items()
         ]
@@ -348,7 +353,7 @@ class Runner:
             evidence = unusable(order, AttemptStatus.LOST, started[key], "Assay was killed while this attempt ran")
         elif label in failures:
             evidence = unusable(order, AttemptStatus.FAILED, time.time(), failures[label])
-        elif (missing := _missing_capability(order, running)) is not None:
+        elif (missing := _missing_capability(order.candidate, order.planned, running)) is not None:
             evidence = unusable(order, AttemptStatus.NOT_APPLICABLE, time.time(), missing)
         else:
             self.ledger.add_event(
@@ -405,12 +410,11 @@ def _outcome(status: AttemptStatus, verdict: Verdict, value: float | None) -> st
     return state.Outcome.USABLE
 
 
-def _missing_capability(order: Order, running: Running) -> str | None:
-    from assay.systems.base import GoesCold
-
-    cold = order.planned.point.cache == "cold" and order.candidate.role in ("subject", "twin")
+def _missing_capability(candidate: PlannedCandidate, planned: PlannedPoint, running: Running) -> str | None:
+    """What the cell needs and the adapter lacks, in words; None when nothing."""
+    cold = planned.point.cache == "cold" and candidate.role in ("subject", "twin")
     if cold and not isinstance(running.adapter, GoesCold):
-        return f"{order.candidate.system} cannot go cold"
+        return f"{candidate.system} cannot go cold"
     return None
 
 

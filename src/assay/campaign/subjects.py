@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay.campaign.analysis import Analysis, CellAnalysis, Comparison
+from assay.campaign.analysis import Analysis, CellAnalysis, Comparison, comparison_rows
 from assay.checks.subjects import CellSubject, ComparisonView, StudySubject
 from assay.stats.compare import Decision
 
@@ -93,8 +93,10 @@ def study_subject(data: StudyData, analysis: Analysis) -> StudySubject:
     blocks = sorted(data.blocks, key=lambda block: block.number)
     executed = _executed(data)
     null = {f.workload_id: f.interval.estimate for f in analysis.floors if f.role == "null"}
-    # The report's table of all comparisons; the verdict table on page one is its part against the baseline.
-    shown = {d.value: 0 for d in Decision} | Counter(c.decision.value for c in analysis.comparisons)
+    # the rows that go into the ledger, from which every table of comparisons is made; the A/A pair has its own line
+    twins = {c.label for c in data.candidates if c.role == "twin"}
+    rows = [row for row in comparison_rows(analysis) if not {row.a, row.b} & twins]
+    shown = {d.value: 0 for d in Decision} | Counter(row.decision for row in rows)
     return StudySubject(
         metric=analysis.metric,
         n_cells=sum(cell.not_applicable is None for cell in data.cells),
@@ -109,7 +111,7 @@ def study_subject(data: StudyData, analysis: Analysis) -> StudySubject:
         margin=analysis.measure.margin,
         seed=data.study.seed,
         block_numbers=[block.number for block in blocks],
-        tables={"all comparisons": shown},
+        tables={"comparisons in the ledger": shown},
         aggregates=[],  # no figure of a report sums up normalised scores
     )
 

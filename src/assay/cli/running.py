@@ -184,7 +184,11 @@ def _summary(ended: Ended, analysis: Any, written: list[Path], code: int) -> dic
 def _exit_code(analysis: Any) -> int:
     from assay.model.verdict import Verdict
 
-    return 1 if any(cell.verdict is Verdict.INVALID or cell.n == 0 for cell in analysis.cells) else 0
+    return (
+        1
+        if any(cell.verdict is Verdict.INVALID or (cell.n == 0 and not cell.not_applicable) for cell in analysis.cells)
+        else 0
+    )
 
 
 def _with_candidates(study: Study, candidates: list[str] | None) -> Study:

@@ -68,13 +68,20 @@ def test_aa_pair_raises_no_alarm(analysis: Analysis) -> None:
 
 def test_figures_recomputed_with_numpy(data: StudyData, analysis: Analysis) -> None:
     frame = data.attempts.filter((pl.col("status") == "finished") & (pl.col("verdict") != "invalid"))
+    planned = analysis.measure.blocks.pilot
     for cell in analysis.cells:
-        x = frame.filter(cell_id=cell.cell_id).sort("block")["bandwidth"].to_numpy()
+        of_cell = frame.filter(cell_id=cell.cell_id).sort("block")
+        x = of_cell["bandwidth"].to_numpy()
         assert cell.n == len(x)
         if not len(x):
             continue
         logs = np.log(x)
-        half = stats.t.ppf(0.975, len(x) - 1) * logs.std(ddof=1) / math.sqrt(len(x))
+        # Stein: the spread comes from the pilot alone, whose blocks decided how many more there would be
+        pilot = int((of_cell["block"] <= planned).sum())
+        spread, freedom = (
+            (logs[:pilot].std(ddof=1), pilot - 1) if 2 <= pilot < len(x) else (logs.std(ddof=1), len(x) - 1)
+        )
+        half = stats.t.ppf(0.975, freedom) * spread / math.sqrt(len(x))
         expected = np.exp([logs.mean(), logs.mean() - half, logs.mean() + half])
         assert np.allclose([cell.interval.estimate, cell.interval.low, cell.interval.high], expected)
         assert cell.means["bandwidth"] == pytest.approx(x.mean())

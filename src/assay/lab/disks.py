@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from assay.lab.host import Host
-from assay.lab.registry import LabError
+from assay.lab.registry import LabError, mountinfo
 from assay.model import units
 from assay.model.evidence import DeviceCounters
 
@@ -16,14 +16,20 @@ RESERVE_BYTES = 256 << 20  # left free on the file system that holds the backing
 
 def make_backing_file(path: Path, size: int, fill: str) -> None:
     """Make a disk's backing file. Raises LabError when the space is not there; nothing is left then."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(path.parent).free
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(path.parent).free
+    except OSError as error:
+        raise LabError(f"cannot make a disk at {path}: {error.strerror}") from None
     if fill != "sparse" and size + RESERVE_BYTES > free:
         raise LabError(
             f"{path.parent} has {units.format_bytes(free // (1 << 20) * (1 << 20))} free, a disk of "
             f"{units.format_bytes(size)} does not fit; make lab.disk.size smaller or set lab.disk.directory"
         )
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:  # what is there already stays
+        raise LabError(f"cannot make a disk at {path}: {error.strerror}") from None
     try:
         if fill == "sparse":
             os.ftruncate(handle, size)
@@ -44,6 +50,7 @@ def make_backing_file(path: Path, size: int, fill: str) -> None:
 
 def attach_loop(host: Host, backing: Path) -> str:
     """Attach a loop device with direct I/O (no second cache below it); returns /dev/loopN. Raises LabError."""
+    backing = Path(os.path.realpath(backing))  # the kernel knows no symbolic links
     done = host.run(["losetup", "--find", "--show", "--direct-io=on", "--nooverlap", str(backing)])
     if not done.ok:
         raise LabError(
@@ -67,10 +74,7 @@ def mount_entry(directory: Path) -> dict[str, str] | None:
     """The mount that holds a directory, from /proc/self/mountinfo: point, source, fstype, options, device (major:minor)."""
     real = os.path.realpath(directory)
     best: dict[str, str] | None = None
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        left, _, right = line.partition(" - ")
-        fields, tail = left.split(" "), right.split(" ")
-        point = fields[4].encode().decode("unicode_escape")
+    for point, fields, tail in mountinfo():
         inside = real == point or real.startswith(point.rstrip("/") + "/") or point == "/"
         if inside and (best is None or len(point) >= len(best["point"])):
             options = sorted({*fields[5].split(","), *tail[2].split(",")}) if len(tail) > 2 else fields[5].split(",")

@@ -16,6 +16,13 @@ class HostError(Exception):
     """A command could not be started, failed where it must not, or passed its deadline."""
 
 
+def search_path() -> str:
+    """PATH with the directories of mkfs and losetup, which an ordinary login shell leaves out."""
+    path = os.environ.get("PATH", "")
+    more = [d for d in ("/usr/sbin", "/sbin") if d not in path.split(":")]
+    return ":".join([*([path] if path else []), *more])
+
+
 @dataclass(frozen=True)
 class Completed:
     """A finished command. ``exit_code`` is None when it was killed at its deadline. Times are Unix seconds."""
@@ -78,7 +85,7 @@ class LocalProcess:
             self._popen = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", *argv],
                 cwd=cwd,
-                env={**os.environ, **env} if env else None,
+                env={**os.environ, "PATH": search_path(), **(env or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -132,6 +139,7 @@ class LocalHost:
                 capture_output=True,
                 timeout=timeout_seconds,
                 check=False,
+                env={**os.environ, "PATH": search_path()},
                 stdin=subprocess.DEVNULL if input_bytes is None else None,
             )
             return Completed(tuple(argv), done.returncode, done.stdout, done.stderr, started_at, time.time())

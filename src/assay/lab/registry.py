@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from assay.lab.host import search_path
 from assay.ledger.files import write_atomically
 from assay.ledger.store import data_directory
 
@@ -53,7 +56,8 @@ class LabState:
 
 def labs_root() -> Path:
     """Directory of all labs of this user."""
-    return data_directory() / "labs"
+    # the kernel tells real paths of mounts and loop devices: a symbolic link would hide them from clean-up
+    return Path(os.path.realpath(data_directory() / "labs"))
 
 
 class Lab:
@@ -66,14 +70,15 @@ class Lab:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             self._lock = FileLock(self.directory / "lock")
-            self._lock.acquire(timeout=0)
+            self._lock.acquire(timeout=0.5)  # whoever lists labs holds it for a moment
         except Timeout:
             raise LabError(f"lab {lab_id} is in use by another assay process; wait for it or stop it first") from None
         except OSError as error:
             raise LabError(
                 f"cannot use {self.directory}: {error.strerror}; set XDG_DATA_HOME to a writable place"
             ) from None
-        self._note = LabNote(lab_id, study, time.time())
+        # what a killed process of this lab has noted must not be forgotten
+        self._note = LabNote(lab_id, study, time.time(), _read_note(self.directory).directories)
         self._write()
 
     def _write(self) -> None:
@@ -86,13 +91,14 @@ class Lab:
 
     def make_directory(self, path: Path) -> Path:
         """Make a directory outside the lab's own; noted first. Raises LabError when it exists and is not this lab's."""
-        path = path.absolute()
+        path = Path(os.path.realpath(path))
         if path.exists():
             if _owner(path) == self.id:
                 return path
             raise LabError(f"{path} exists and is not this study's; remove it or choose another directory")
-        self._note.directories.append(str(path))
-        self._write()
+        if str(path) not in self._note.directories:
+            self._note.directories.append(str(path))
+            self._write()
         try:
             path.mkdir()
             (path / MARK).write_text(self.id)
@@ -102,9 +108,10 @@ class Lab:
 
     def remove(self) -> None:
         """Remove all that the lab made, then the lab itself. Raises LabError naming what would not go."""
-        _remove(self._note, self.directory)
+        if self.directory.is_dir():
+            _remove(self._note, self.directory)
+        shutil.rmtree(self.directory, ignore_errors=True)  # before the lock goes: then it may be the next one's
         self._lock.release()
-        shutil.rmtree(self.directory, ignore_errors=True)
 
     def release(self) -> None:
         """Let go of the lock and keep everything."""
@@ -116,7 +123,7 @@ def find_labs() -> list[LabState]:
     found = []
     root = labs_root()
     for directory in sorted(root.iterdir()) if root.is_dir() else []:
-        if directory.is_dir():
+        if directory.is_dir() and not directory.is_symlink() and _is_lab(directory):
             note = _read_note(directory)
             found.append(
                 LabState(
@@ -158,24 +165,30 @@ def clean(lab_id: str | None = None) -> tuple[list[str], list[str]]:
 
 def mounts_below(directory: Path) -> list[str]:
     """Mount points at or below a directory, deepest and latest first."""
-    prefix = str(directory)
-    points = []
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        point = line.split(" ")[4].encode().decode("unicode_escape")
-        if point == prefix or point.startswith(prefix + "/"):
-            points.append(point)
-    return points[::-1]
+    prefix = os.path.realpath(directory)
+    return [p for p, _, _ in mountinfo() if p == prefix or p.startswith(prefix + "/")][::-1]
 
 
-def loops_below(directory: Path) -> list[str]:
-    """Loop devices whose backing file lies below a directory (also when the file is deleted already)."""
-    found = []
+def mountinfo() -> Iterator[tuple[str, list[str], list[str]]]:
+    """Mount point, fields before and fields after the dash of every line of /proc/self/mountinfo (proc(5))."""
+    for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
+        left, _, right = os.fsdecode(line).partition(" - ")
+        fields = left.split(" ")
+        # space, tab, newline and backslash are octal, all else is as it is: UTF-8 or whatever bytes a name has
+        point = re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), fields[4])
+        yield point, fields, right.split(" ")
+
+
+def loops_below(directory: Path, file_name: str | None = None) -> list[str]:
+    """Loop devices whose backing file lies below a directory (also when the file is deleted already); with
+    ``file_name`` only those of that very file."""
+    found, prefix = [], os.path.realpath(directory)
     for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
         try:
-            file = backing.read_text().rstrip("\n").removesuffix(" (deleted)")
+            file = os.fsdecode(backing.read_bytes()).rstrip("\n").removesuffix(" (deleted)")
         except OSError:
             continue
-        if file.startswith(f"{directory}/"):
+        if file.startswith(f"{prefix}/") and file_name in (None, file.removeprefix(f"{prefix}/")):
             found.append(f"/dev/{backing.parent.parent.name}")
     return found
 
@@ -198,7 +211,7 @@ def _remove(note: LabNote, directory: Path) -> None:
     for pid in processes_of(note.id):
         try:
             os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
+        except (ProcessLookupError, PermissionError):
             continue
     for _ in range(100):
         if not processes_of(note.id):
@@ -208,13 +221,13 @@ def _remove(note: LabNote, directory: Path) -> None:
         for point in mounts_below(place):
             _unmount(point)
         for device in loops_below(place):
-            subprocess.run(["losetup", "--detach", device], capture_output=True, check=False)
+            _run("losetup", "--detach", device)
         if left := mounts_below(place):
             raise LabError(f"{left[0]} is still mounted and busy; end what uses it, then run: assay lab clean")
     for made in note.directories:
         path = Path(made)
         # the mark proves that Assay made it; without it the crash came between noting and making
-        if path.is_dir() and (_owner(path) == note.id or not any(path.iterdir())):
+        if path.is_dir() and (_owner(path) == note.id or not _has_content(path)):
             _remove_tree(path)
     for child in directory.iterdir():
         if child.name not in ("lock", "lab.json"):
@@ -228,10 +241,15 @@ def _remove_tree(path: Path) -> None:
         raise LabError(f"cannot remove {path}: {error.strerror}") from None
 
 
+def _run(*argv: str) -> subprocess.CompletedProcess[bytes]:
+    environment = {**os.environ, "PATH": search_path()}
+    return subprocess.run(argv, capture_output=True, check=False, timeout=120, env=environment)
+
+
 def _unmount(point: str) -> None:
     # a loop device lets go a moment after the last writer; a busy mount gets a second before it counts as busy
     for _ in range(20):
-        done = subprocess.run(["umount", point], capture_output=True, check=False, timeout=120)
+        done = _run("umount", point)
         if done.returncode == 0 or b"not mounted" in done.stderr:
             return
         time.sleep(0.05)
@@ -248,6 +266,18 @@ def _owner(path: Path) -> str | None:
         return None
 
 
+def _has_content(path: Path) -> bool:
+    """Whether there is more than a mark that a crash has left empty."""
+    return any(child.name != MARK or child.stat().st_size for child in path.iterdir())
+
+
+def _is_lab(directory: Path) -> bool:
+    """Notes are the first thing a lab writes: a directory with content but without them is somebody else's."""
+    return (directory / "lab.json").exists() or all(
+        child.name == "lock" or child.name.startswith(".part-") for child in directory.iterdir()
+    )
+
+
 def _is_held(directory: Path) -> bool:
     lock = FileLock(directory / "lock")
     try:
@@ -260,9 +290,12 @@ def _is_held(directory: Path) -> bool:
 
 def _read_note(directory: Path) -> LabNote:
     try:
-        return LabNote(**json.loads((directory / "lab.json").read_text()))
+        note = LabNote(**json.loads((directory / "lab.json").read_text()))
+        if note.id == directory.name and all(os.path.isabs(d) for d in note.directories):  # noqa: PTH117
+            return note
     except (OSError, ValueError, TypeError):
-        return LabNote(directory.name, "(unknown)", 0.0)
+        pass
+    return LabNote(directory.name, "(unknown)", 0.0)
 
 
 def _allocated(directory: Path) -> int:

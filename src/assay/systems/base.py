@@ -5,6 +5,7 @@ A cell that needs a capability which the adapter lacks is *not applicable*: neve
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -32,8 +33,9 @@ class Deployment:
 
     @property
     def slug(self) -> str:
-        """The name as a file name."""
-        return "".join(c if c.isalnum() or c in "-." else "-" for c in self.name).strip("-.")
+        """The name as a file name: plain characters, short, and different for different names."""
+        plain = "".join(c if (c.isascii() and c.isalnum()) or c in "-." else "-" for c in self.name).strip("-.")
+        return f"{plain[:40].strip('-.')}-{hashlib.sha256(self.name.encode()).hexdigest()[:8]}".lstrip("-")
 
 
 class SystemAdapter(Protocol):

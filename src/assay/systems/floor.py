@@ -95,12 +95,16 @@ class TmpfsSystem(MountedSystem):
         if entry is None or entry["point"] != str(self._point) or entry["fstype"] != "tmpfs":
             raise AdapterError(f"{self.deployment.name}: {self._point} is not the mount that was made: {entry}")
         self.directory = self._point
+        self._mounted = None
+        self._entry()
 
     def unmount(self) -> None:
         """See SystemAdapter."""
         self.directory = None
         if mounts_below(self._point):
-            self.deployment.host.run(["umount", str(self._point)])
+            done = self.deployment.host.run(["umount", str(self._point)])
+            if not done.ok:
+                raise AdapterError(f"{self.deployment.name}: {done.stderr.decode(errors='replace').strip()}")
 
     def destroy(self) -> None:
         """See SystemAdapter."""

@@ -66,7 +66,7 @@ class LocalSystem(MountedSystem):
         super().__init__(deployment)
         base = deployment.lab.directory
         if deployment.disk.directory is not None:
-            base = Path(deployment.disk.directory).absolute() / f"assay-{deployment.lab.id}"
+            base = Path(os.path.realpath(deployment.disk.directory)) / f"assay-{deployment.lab.id}"
         self._base = base
         self._backing = base / f"{deployment.slug}.img"
         self._point = deployment.lab.directory / "mnt" / deployment.slug
@@ -103,19 +103,23 @@ class LocalSystem(MountedSystem):
         if entry is None or entry["point"] != str(self._point) or entry["source"] != self._device_path:
             raise AdapterError(f"{self.deployment.name}: {self._point} is not the mount that was made: {entry}")
         self.directory = self._point
+        self._mounted = None
+        self._entry()
 
     def unmount(self) -> None:
         """See SystemAdapter."""
         self.directory = None
         if mounts_below(self._point):
-            self.deployment.host.run(["umount", str(self._point)], timeout_seconds=120)
+            done = self.deployment.host.run(["umount", str(self._point)], timeout_seconds=120)
+            if not done.ok:
+                raise AdapterError(f"{self.deployment.name}: {done.stderr.decode(errors='replace').strip()}")
 
     def destroy(self) -> None:
         """Detach the disk and remove its file."""
         self.unmount()
-        for device in loops_below(self._backing.parent):
-            if self._device_path == device:
-                self.deployment.host.run(["losetup", "--detach", device])
+        # by file, not by remembered name: the kernel may have given the device to somebody else meanwhile
+        for device in loops_below(self._backing.parent, self._backing.name):
+            self.deployment.host.run(["losetup", "--detach", device])
         self._backing.unlink(missing_ok=True)
 
     def facts(self) -> dict[str, Any]:

@@ -23,17 +23,33 @@ class MountedSystem:
     def __init__(self, deployment: Deployment) -> None:
         self.deployment = deployment
         self.directory: Path | None = None
+        self._mounted: tuple[str, str] | None = None  # mount point and device number, as found at mount
 
     def _where(self) -> Path:
         if self.directory is None:
             raise AdapterError(f"{self.deployment.name} is not mounted")
         return self.directory
 
-    def mount_facts(self) -> dict[str, str]:
-        """Type and options of the mount, as the kernel tells; raises AdapterError when it is gone."""
+    def _entry(self) -> dict[str, str]:
+        """The mount below ``directory``; raises AdapterError unless it is the one that was there at mount.
+
+        When a mount goes, its directory stays, on the file system above: measuring that would be a wrong number.
+        """
         entry = mount_entry(self._where())
         if entry is None:
             raise AdapterError(f"{self.directory} is not on any mount")
+        found = (entry["point"], entry["device"])
+        if self._mounted is None:
+            self._mounted = found
+        elif self._mounted != found:
+            raise AdapterError(
+                f"{self.directory} is not mounted any more, it lies on {entry['source']} ({entry['point']})"
+            )
+        return entry
+
+    def mount_facts(self) -> dict[str, str]:
+        """Type and options of the mount, as the kernel tells; raises AdapterError when it is gone."""
+        entry = self._entry()
         return {"fstype": entry["fstype"], "options": entry["options"]}
 
     # --- capabilities ----------------------------------------------------------------------------------------
@@ -69,9 +85,8 @@ class MountedSystem:
 
     def probe_durability(self) -> DurabilityEvidence:
         """Write 1 MiB, fsync, and see whether the device has received it by then."""
-        where = self._where()
-        entry = mount_entry(where)
-        if entry is not None and entry["fstype"] in IN_MEMORY:
+        where, entry = self._where(), self._entry()
+        if entry["fstype"] in IN_MEMORY:
             return DurabilityEvidence(declared="volatile", probed=True, detail=f"{entry['fstype']} lies in memory")
         before = self.counters()
         if before is None:
@@ -109,9 +124,7 @@ class MountedSystem:
         return True, f"{facts['fstype']}, writable"
 
     def _device(self) -> str | None:
-        entry = mount_entry(self._where())
-        if entry is None:
-            raise AdapterError(f"{self.directory} is not on any mount")
+        entry = self._entry()
         try:
             device = device_of(entry)
             if device is not None:
@@ -122,7 +135,7 @@ class MountedSystem:
 
 
 def room_for(directory: Path, dataset_bytes: int) -> None:
-    """Raises AdapterError unless the data set fits below 90 % of the file system that holds ``directory``."""
+    """Raises AdapterError unless the data set fits below 95 % of the file system that holds ``directory``."""
     stat = os.statvfs(directory)
     free, total = stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize
     if dataset_bytes > free or (total and total - free + dataset_bytes > 0.95 * total):

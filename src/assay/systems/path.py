@@ -26,20 +26,24 @@ class PathSystem(MountedSystem):
         path = Path(layout)
         if not path.is_absolute():
             raise AdapterError(f"path:{layout} is relative; write the absolute directory, path:{path.absolute()}")
-        if not path.exists():
-            raise AdapterError(f"{path} does not exist; mount it first or correct the path")
-        if not path.is_dir():
-            raise AdapterError(f"{path} is not a directory")
-        if os.statvfs(path).f_flag & os.ST_RDONLY:
-            raise AdapterError(f"{path} is mounted read-only; remount it writable: mount -o remount,rw {path}")
-        if not os.access(path, os.W_OK | os.X_OK):
-            raise AdapterError(f"{path} is not writable for this user (uid {os.geteuid()})")
-        room_for(path, dataset_bytes)
+        try:
+            if not path.exists():
+                raise AdapterError(f"{path} does not exist; mount it first or correct the path")
+            if not path.is_dir():
+                raise AdapterError(f"{path} is not a directory")
+            if os.statvfs(path).f_flag & os.ST_RDONLY:
+                raise AdapterError(f"{path} is mounted read-only; remount it writable: mount -o remount,rw {path}")
+            if not os.access(path, os.W_OK | os.X_OK):
+                raise AdapterError(f"{path} is not writable for this user (uid {os.geteuid()})")
+            room_for(path, dataset_bytes)
+        except (OSError, ValueError) as error:  # a parent that may not be searched, a stale mount, a name too long
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise AdapterError(f"{path} cannot be used: {reason}") from None
 
     def __init__(self, deployment: Deployment) -> None:
         super().__init__(deployment)
         self._parent = Path(deployment.layout)
-        self._own = self._parent / f"assay-{deployment.lab.id}-{deployment.slug.rpartition('/')[2][-40:].strip('-.')}"
+        self._own = self._parent / f"assay-{deployment.lab.id}-{deployment.slug}"
 
     def deploy(self) -> None:
         """Make the subdirectory."""
@@ -53,6 +57,8 @@ class PathSystem(MountedSystem):
         if mount_entry(self._own) is None:
             raise AdapterError(f"{self._own} is not on any mount")
         self.directory = self._own
+        self._mounted = None
+        self._entry()
 
     def unmount(self) -> None:
         """See SystemAdapter."""

@@ -67,7 +67,7 @@ def test_a_bundle_comes_back_row_by_row(bundle: Path, ledger: Ledger, tmp_path: 
     assert read_bundle(ledger, bundle) == "s1"
     with Ledger(str(tmp_path / "origin" / "ledger.db")) as origin:
         wanted = {
-            table: [r for r in rows if r.get("study_id", r.get("lab_id", r["id"] if "id" in r else None)) == "s1"]
+            table: [r for r in rows if r.get("study_id", r.get("lab_id", r.get("id"))) == "s1"]
             for table, rows in dump(origin).items()
         }
         got = dump(ledger)

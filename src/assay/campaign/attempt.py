@@ -222,7 +222,10 @@ def _steady(result: RunResult) -> SteadyEvidence | None:
     interval = intervals[0]
     # the last interval is usually cut short by the end of the run
     values, seconds = values[:-1], seconds[:-1]
-    state = steady_window(values, interval)
+    try:
+        state = steady_window(values, interval)
+    except ValueError:  # a series that cannot be analysed makes A3 and A4 unknown; it must not end the campaign
+        return None
     return SteadyEvidence(
         found=state.found,
         start_seconds=max(0.0, seconds[state.start] - interval) if state.start < len(seconds) else 0.0,

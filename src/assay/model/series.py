@@ -21,5 +21,7 @@ def rebin(starts: Floats, ends: Floats, rates: Floats, edges: Floats) -> Floats:
     amounts = rates * np.maximum(ends - starts, 0.0)
     after = np.cumsum(amounts)
     times = np.column_stack((starts, ends)).ravel()
-    cumulative = np.column_stack((after - amounts, after)).ravel()
+    # not "after - amounts": rounding would let the sum fall here and there, and rates come out negative
+    before = np.concatenate(([0.0], after[:-1]))
+    cumulative = np.column_stack((before, after)).ravel()
     return np.diff(np.interp(edges, times, cumulative)) / np.diff(edges)

@@ -236,11 +236,19 @@ def test_kisti_preset_scaled(tmp_path: Path) -> None:
     )
     points = {c["point"] for c in plan["cells"].values()}
     assert len(points) == 4 * 3 * 4
-    result = json.loads(
-        assay(
-            tmp_path, "run", "kisti-2021", "--scale", "0.001", "-c", f"path:{tmp_path}/d", "--budget", "20s", "--json"
-        )
+    refused = ["run", "kisti-2021", "--scale", "0.001", "-c", f"path:{tmp_path}/d", "--budget", "20s"]
+    assay(tmp_path, *refused, code=2)  # 48 points do not fit into 20 s, and that is said before anything is made
+    assert not list((tmp_path / "d").iterdir())
+    text = assay(tmp_path, "presets", "show", "kisti-2021", code=0)
+    text = (
+        text.replace("[4KiB, 128KiB, 1024KiB]", "128KiB")
+        .replace("[1, 2, 4, 8]", "2")
+        .replace("[local/ext4, local/xfs, local/btrfs]", f"['path:{tmp_path}/d']")
     )
-    assert "budget" in result["reason"]
+    (tmp_path / "mine.yaml").write_text(text + "measure: {blocks: {pilot: 2, minimum: 2, maximum: 2}}\n")
+    result = json.loads(assay(tmp_path, "run", "mine.yaml", "--scale", "0.001", "--json"))
     html = Path(result["report"]).read_text()
     assert "0.001" in html
+    points = {json.dumps(evidence(r)["point"], sort_keys=True) for r in attempts(tmp_path)}
+    assert len(points) == 4
+    assert all(json.loads(p)["runtime"] == 0.5 and json.loads(p)["iodepth"] == 32 for p in points)

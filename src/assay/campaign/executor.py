@@ -30,6 +30,7 @@ from assay.ledger.store import Ledger
 from assay.model.evidence import AttemptEvidence, AttemptStatus, Samples
 from assay.model.plan import (
     Plan,
+    PlanError,
     PlannedCandidate,
     PlannedPoint,
     block_order,
@@ -37,9 +38,11 @@ from assay.model.plan import (
     declaration_hash,
     digest,
     disk_for,
+    estimate,
     make_plan,
 )
 from assay.model.study import Study
+from assay.model.units import format_seconds
 from assay.model.verdict import Verdict
 from assay.stats.stein import blocks_needed
 from assay.systems.base import GoesCold
@@ -114,6 +117,7 @@ class Runner:
         """
         if self.row is not None and (over := self._over_already()) is not None:
             return Ended(self.study_id, over, complete=True, already=True)
+        self._check_budget()
         preflight(self.study, self.plan)
         tools = tool_facts(self.plan, LocalHost())
         clean(self.study_id)  # what a killed run of this study has left
@@ -150,6 +154,16 @@ class Runner:
                     return reason
                 case _:
                     return None
+
+    def _check_budget(self) -> None:
+        """A budget that cannot hold one block would be overrun many times over: refuse it while nothing is begun."""
+        budget = self.study.measure.budget
+        block = estimate(self.plan, self.study)["block_seconds"]
+        if budget is not None and block > budget:
+            raise PlanError(
+                f"one block of {len(self.plan.cells)} cells takes about {format_seconds(block)}, the budget is "
+                f"{format_seconds(budget)}; raise it, declare fewer points or candidates, or use --scale"
+            )
 
     # --- before the first attempt ---------------------------------------------------------------------------------
 

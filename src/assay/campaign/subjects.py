@@ -94,7 +94,8 @@ def study_subject(data: StudyData, analysis: Analysis) -> StudySubject:
     executed = _executed(data)
     null = {f.workload_id: f.interval.estimate for f in analysis.floors if f.role == "null"}
     # the rows that go into the ledger, from which every table of comparisons is made; the A/A pair has its own line
-    twins = {c.label for c in data.candidates if c.role == "twin"}
+    roles = {c.label: c.role for c in data.candidates}
+    twins = {label for label, role in roles.items() if role == "twin"}
     rows = [row for row in comparison_rows(analysis) if not {row.a, row.b} & twins]
     shown = {d.value: 0 for d in Decision} | Counter(row.decision for row in rows)
     return StudySubject(
@@ -111,6 +112,11 @@ def study_subject(data: StudyData, analysis: Analysis) -> StudySubject:
         margin=analysis.measure.margin,
         seed=data.study.seed,
         block_numbers=[block.number for block in blocks],
+        points={
+            cell.id: cell.workload_id
+            for cell in data.cells
+            if roles[cell.candidate] in ("subject", "twin") and not cell.not_applicable and cell.id not in data.given_up
+        },
         tables={"comparisons in the ledger": shown},
         aggregates=[],  # no figure of a report sums up normalised scores
     )

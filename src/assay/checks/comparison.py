@@ -170,9 +170,10 @@ def family_adjusted(subject: StudySubject) -> Outcome:
 
 @rule("C5", scope=Scope.STUDY, weight=Weight.VOID)
 def order_randomised(subject: StudySubject) -> Outcome:
-    """Every block holds every cell once, ran in the planned order, and the orders differ and favour no cell.
+    """Blocks are complete, ran in the planned order, and the orders differ and favour no cell.
 
-    The last block may be cut short. With the numbers of the blocks the orders are drawn again from the seed and must be
+    Complete: no cell twice, no cell that was left out comes back, and all candidates compared on a point are in the same
+    blocks. The last block may be cut short. With the numbers of the blocks the orders are drawn again from the seed and must be
     the same. With at least 5 blocks of 3 cells, not all orders may be equal, and no cell may be early or late
     systematically (Friedman's test on positions, p < 0.001).
 
@@ -186,9 +187,7 @@ def order_randomised(subject: StudySubject) -> Outcome:
     broken = []
     if len(cells) != subject.n_cells:
         broken.append(f"the blocks hold {len(cells)} cells, the study has {subject.n_cells}")
-    for i, block in enumerate(blocks):
-        if sorted(block) != cells:
-            broken.append(f"block {i + 1} does not hold every cell exactly once")
+    broken += _incomplete(blocks, subject.points or dict.fromkeys(cells, ""))
     broken += _not_as_planned(blocks, executed)
     if subject.block_numbers:
         from assay.model.plan import Plan, block_order
@@ -198,14 +197,34 @@ def order_randomised(subject: StudySubject) -> Outcome:
             if block_order(plan, number, block) != block:
                 broken.append(f"the order of block {number} is not the one that seed {subject.seed} gives")
     p = None
-    if not broken and len(blocks) >= 5 and len(cells) >= 3:
-        p = _balance(blocks, cells)
-        if all(block == blocks[0] for block in blocks):
+    always = [cell for cell in cells if all(cell in block for block in blocks)]
+    if not broken and len(blocks) >= 5 and len(always) >= 3:
+        kept = [[cell for cell in block if cell in always] for block in blocks]
+        p = _balance(kept, always)
+        if all(block == kept[0] for block in kept):
             broken.append(f"all {len(blocks)} blocks have the same order")
         elif p < BALANCE_P:
             broken.append(f"some cells come systematically early or late (p = {p:.2g})")
     fine = f"{len(blocks)} blocks of {len(cells)} cells in orders drawn from seed {subject.seed}, run as planned"
     return judge(_cut(broken), [], fine, details=broken, balance_p=p, recomputed=bool(subject.block_numbers))
+
+
+def _incomplete(blocks: list[list[str]], points: dict[str, str]) -> list[str]:
+    broken = []
+    left_out: set[str] = set()
+    seen: set[str] = set()
+    for number, block in enumerate(blocks, start=1):
+        here = set(block)
+        if len(here) != len(block):
+            broken.append(f"block {number} holds a cell twice")
+        if here & left_out:
+            broken.append(f"block {number} holds a cell that block {number - 1} left out")
+        running = {points[cell] for cell in here if cell in points}
+        if missing := [cell for cell, point in points.items() if point in running and cell not in here]:
+            broken.append(f"block {number} holds some but not all candidates of a point: {len(missing)} missing")
+        seen |= here
+        left_out = seen - here
+    return broken
 
 
 def _not_as_planned(blocks: list[list[str]], executed: list[list[str]]) -> list[str]:

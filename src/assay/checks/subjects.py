@@ -78,7 +78,7 @@ class StudySubject:
     """One study as the report is about to show it."""
 
     metric: str
-    n_cells: int  # cells that were to run in every block (those not applicable left out)
+    n_cells: int  # cells that were to run (those not applicable left out)
     blocks: list[list[str]]  # planned order of cell ids, by block
     executed: list[list[str]]  # cell ids in the order of their first tries, by block; the last block may be cut short
     comparisons: list[ComparisonView]  # without the A/A pair
@@ -90,5 +90,8 @@ class StudySubject:
     margin: float  # of equivalence: 0.05 means 1/1.05 to 1.05
     seed: int | None  # of the block orders
     block_numbers: list[int] = field(default_factory=list)  # of ``blocks``, as given to model.plan.block_order
+    # cell id -> point id of the compared cells that were never given up: harness floors are run in the pilot only, and
+    # each point has as many blocks as it needs. Empty: every block is to hold every cell.
+    points: dict[str, str] = field(default_factory=dict)
     tables: dict[str, dict[str, int]] | None = None  # table shown -> decision -> rows; None: not known
     aggregates: list[AggregateView] | None = None  # []: none is shown; None: not known

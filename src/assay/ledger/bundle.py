@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import json
 import os
 import re
@@ -122,8 +123,11 @@ def read_bundle(ledger: Ledger, source: Path) -> str:
 
 def _open(source: Path) -> tuple[str, dict[str, bytes], dict[type[Base], list[dict[str, Any]]]]:
     """Study id, members and rows of a bundle that is proven to be whole. Raises BundleError, OSError."""
+    content_of_file = (
+        source.read_bytes()
+    )  # a file that cannot be read is an OSError; from here on every error is the bundle's
     try:
-        with zipfile.ZipFile(source) as archive:
+        with zipfile.ZipFile(io.BytesIO(content_of_file)) as archive:
             manifest = json.loads(archive.read("manifest.json"))
             if manifest.get("format") != FORMAT or manifest.get("version") != VERSION or manifest.get("schema") != HEAD:
                 raise BundleError(

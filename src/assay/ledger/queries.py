@@ -14,6 +14,7 @@ from assay.ledger.schema import (
     CandidateRow,
     CellRow,
     CheckRow,
+    EventRow,
     HostRow,
     LabRow,
     StudyRow,
@@ -48,6 +49,7 @@ class StudyData:
     evidence: Callable[[str], AttemptEvidence]  # by attempt id, read on demand
     samples: Callable[[str], Samples | None]  # by attempt id; None when the attempt has none
     artefact: Callable[[str], bytes | None]  # by content hash (AttemptEvidence.artefacts values)
+    given_up: frozenset[str] = frozenset()  # cells that the campaign stopped running before their time
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,9 @@ def load_study(ledger: Ledger, study_id: str) -> StudyData:
             ).where(CheckRow.study_id == study_id)
         ).all()
 
+        gave_up = select(EventRow.data).where(EventRow.study_id == study_id, EventRow.kind == "gave-up")
+        given_up = frozenset(str(data["cell"]) for data in session.scalars(gave_up))
+
     of_cell = {c.id: c for c in cells}
     of_label = {c.label: c for c in candidates}
     text, whole, real = pl.String, pl.Int64, pl.Float64
@@ -186,4 +191,5 @@ def load_study(ledger: Ledger, study_id: str) -> StudyData:
         evidence,
         samples,
         ledger.files.get_artefact,
+        given_up,
     )

@@ -43,6 +43,8 @@ def _with(index: int, **changes: Any) -> StudySubject:
 
 
 ALWAYS_FIRST = [b.CELLS if i % 5 else [*b.CELLS[:2], "xfs-p1", "xfs-p0"] for i in range(10)]
+# after the pilot one point needs more blocks than the other
+FEWER = [*study().blocks[:3], *([c for c in block if c.endswith("p0")] for block in study().blocks[3:])]
 NO_COMPARISON = study(comparisons=[])
 # a candidate that never came up: nothing is known, and nothing is claimed
 DEAD: dict[str, Any] = {
@@ -542,6 +544,15 @@ CASES: dict[str, Case] = {
             "too few cells to judge balance": study(
                 blocks=[["a", "b"]] * 5, executed=[["a", "b"]] * 5, block_numbers=[], n_cells=2
             ),
+            "a point that needs fewer blocks": study(
+                blocks=FEWER, executed=FEWER, block_numbers=[], points={c: c[-2:] for c in b.CELLS}
+            ),
+            "a cell that was given up": study(
+                blocks=[*study().blocks[:3], *([c for c in block if c != "xfs-p1"] for block in study().blocks[3:])],
+                executed=[*study().blocks[:3], *([c for c in block if c != "xfs-p1"] for block in study().blocks[3:])],
+                block_numbers=[],
+                points={c: c[-2:] for c in b.CELLS if c != "xfs-p1"},
+            ),
             "last block cut short": study(executed=[*study().blocks[:-1], study().blocks[-1][:2]]),
         },
         {
@@ -560,6 +571,24 @@ CASES: dict[str, Case] = {
             "not of this seed": (study(seed=43), "is not the one that seed 43 gives"),
             "a cell is missing": (study(blocks=[study().blocks[0][:3], *study().blocks[1:]]), "block 1"),
             "a cell comes twice": (study(blocks=[b.CELLS[:3] + b.CELLS[:1], *study().blocks[1:]]), "block 1"),
+            "half a point left out": (
+                study(
+                    blocks=[*study().blocks[:4], study().blocks[4][:3]],
+                    executed=[*study().blocks[:4], study().blocks[4][:3]],
+                    block_numbers=[],
+                    points={c: c[-2:] for c in b.CELLS},
+                ),
+                "block 5 holds some but not all",
+            ),
+            "a cell comes back": (
+                study(
+                    blocks=[FEWER[0], FEWER[-1], *FEWER[1:3]],
+                    executed=[FEWER[0], FEWER[-1], *FEWER[1:3]],
+                    block_numbers=[],
+                    points={c: c[-2:] for c in b.CELLS},
+                ),
+                "left out",
+            ),
             "cells left out of all blocks": (study(n_cells=5), "4 cells, the study has 5"),
             "run in another order": (
                 study(executed=[study().blocks[0][::-1], *study().blocks[1:]]),

@@ -115,6 +115,6 @@ def test_rebin_never_goes_below_zero() -> None:
     random = np.random.default_rng(1)
     for _ in range(200):
         rates = random.uniform(0, 1e9, 60)
-        starts = np.arange(60) * 0.1
-        ends = starts + 0.01  # idle for the rest of each interval
+        starts = np.arange(0.0, 6.0, 0.1, dtype=np.float64)
+        ends = np.add(starts, 0.01, dtype=np.float64)  # idle for the rest of each interval
         assert rebin(starts, ends, rates, np.arange(0, ends[-1] + 0.02, 0.02)).min() >= 0

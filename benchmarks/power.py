@@ -44,7 +44,7 @@ for path in jobs:
         rate = {rates}[int(block[1])]
         if "/slow/" in text:
             rate = rate * 9 // 10
-        open(path, "w").write(text.replace("[global]", "[global]\\nrate=%d" % rate, 1))
+        open(path, "w").write(re.sub(r"^bs=", "rate=%d\\nbs=" % rate, text, count=1, flags=re.M))
 os.execv({fio!r}, ["fio", *sys.argv[1:]])
 """
 # bytes/s, far below what a loop disk on any machine sustains: the limit governs, as a slower device would

@@ -87,13 +87,15 @@ def test_series_integral_is_the_bytes(target: Target, tmp_path: Path) -> None:
     for direction, total in client.totals.items():
         seconds, values = total_series(result.samples, "bandwidth", direction)
         interval = seconds[1] - seconds[0]
-        mean = total.bytes / total.runtime_seconds
-        assert sum(values) * interval == pytest.approx(total.bytes, abs=2 * mean * interval)
+        # fio never logs its last interval, and on a busy machine it may miss a few
+        slack = max(2 * interval / total.runtime_seconds, 0.15)
+        assert sum(values) * interval == pytest.approx(total.bytes, rel=slack)
         operations = sum(total_series(result.samples, "iops", direction)[1]) * interval
-        assert operations == pytest.approx(total.operations, abs=2 * mean / 16384 * interval)
+        assert operations == pytest.approx(total.operations, rel=slack)
         latency = total_series(result.samples, "latency", direction)[1]
         assert len(latency) > 20
-        assert sum(latency) / len(latency) == pytest.approx(total.latency_mean_seconds, rel=0.5)
+        # a mean over intervals is no mean over operations, but it lies between the shortest and the longest of them
+        assert total.latency_min_seconds <= sum(latency) / len(latency) <= total.latency_max_seconds
     assert b"# c0_bw.2.log" in artefact(result, "c0.log")
 
 

@@ -296,8 +296,8 @@ def test_a_spawned_process_dies_with_its_deadline_or_when_killed() -> None:
     process.kill()
     assert process.wait(5).exit_code == -9
     process.kill()
-    done = host.run(["sh", "-c", "cat; echo err >&2; exit 3"], input_bytes=b"in")
-    assert (done.exit_code, done.stdout, done.stderr, done.ok) == (3, b"in", b"err\n", False)
+    done = host.run(["sh", "-c", "echo in; echo err >&2; exit 3"])
+    assert (done.exit_code, done.stdout, done.stderr, done.ok) == (3, b"in\n", b"err\n", False)
     assert host.run(["sleep", "10"], timeout_seconds=0.2).exit_code is None
 
 

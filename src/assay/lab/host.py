@@ -65,7 +65,7 @@ class Host(Protocol):
 
     name: str
 
-    def run(self, argv: Sequence[str], *, timeout_seconds: float = 60.0, input_bytes: bytes | None = None) -> Completed:
+    def run(self, argv: Sequence[str], *, timeout_seconds: float = 60.0) -> Completed:
         """Run to the end; never raises for a non-zero exit, raises HostError when the program is missing."""
         ...
 
@@ -74,18 +74,17 @@ class Host(Protocol):
         ...
 
 
-class LocalProcess:
-    """A child in its own session that the kernel kills when Assay dies."""
+class _Child:
+    """A child in its own session whose output is collected; ``argv`` is what is said of it, ``command`` what runs."""
 
-    def __init__(self, argv: Sequence[str], cwd: Path | None, env: Mapping[str, str] | None) -> None:
+    def __init__(self, argv: Sequence[str], command: Sequence[str], cwd: Path | None, env: Mapping[str, str]) -> None:
         self._argv = tuple(argv)
         self._started_at = time.time()
-        # setpriv is exec'ed away: the pid is the program's own. PR_SET_PDEATHSIG is what survives kill -9 of Assay.
         try:
             self._popen = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", *argv],
+                list(command),
                 cwd=cwd,
-                env={**os.environ, "PATH": search_path(), **(env or {})},
+                env={**os.environ, "PATH": search_path(), **env},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -112,6 +111,9 @@ class LocalProcess:
             except subprocess.TimeoutExpired:  # in uninterruptible sleep: a hung mount must not hang Assay
                 stdout, stderr = b"", b"did not die within 5 s of SIGKILL (hung in the kernel)"
             exit_code = None
+        except BaseException:
+            self.kill()
+            raise
         return Completed(self._argv, exit_code, stdout, stderr, self._started_at, time.time())
 
     def kill(self) -> None:
@@ -122,6 +124,15 @@ class LocalProcess:
             self._popen.kill()
 
 
+class LocalProcess(_Child):
+    """A child that the kernel kills when Assay dies, more exactly when the thread ends that started it: start processes
+    from a thread that lives as long as they may."""
+
+    def __init__(self, argv: Sequence[str], cwd: Path | None, env: Mapping[str, str]) -> None:
+        # setpriv is exec'ed away: the pid is the program's own. PR_SET_PDEATHSIG is what survives kill -9 of Assay.
+        super().__init__(argv, ["setpriv", "--pdeathsig", "KILL", *argv], cwd, env)
+
+
 class LocalHost:
     """This machine."""
 
@@ -129,24 +140,9 @@ class LocalHost:
         self.name = name
         self._environment = dict(environment or {})  # carries the lab's mark to every daemon and load generator
 
-    def run(self, argv: Sequence[str], *, timeout_seconds: float = 60.0, input_bytes: bytes | None = None) -> Completed:
+    def run(self, argv: Sequence[str], *, timeout_seconds: float = 60.0) -> Completed:
         """See :class:`Host`."""
-        started_at = time.time()
-        try:
-            done = subprocess.run(
-                list(argv),
-                input=input_bytes,
-                capture_output=True,
-                timeout=timeout_seconds,
-                check=False,
-                env={**os.environ, "PATH": search_path()},
-                stdin=subprocess.DEVNULL if input_bytes is None else None,
-            )
-            return Completed(tuple(argv), done.returncode, done.stdout, done.stderr, started_at, time.time())
-        except subprocess.TimeoutExpired as error:
-            return Completed(tuple(argv), None, error.stdout or b"", error.stderr or b"", started_at, time.time())
-        except OSError as error:
-            raise HostError(f"cannot start {argv[0]}: {error}") from error
+        return _Child(argv, argv, None, {}).wait(timeout_seconds)
 
     def spawn(
         self, argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None

@@ -18,16 +18,15 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-def write_atomically(path: Path, content: bytes, *, durable: bool = True) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Write all of ``content`` under its final name or nothing. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".part-")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
+            file.flush()
+            os.fsync(file.fileno())
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
     except BaseException:
@@ -50,7 +49,7 @@ class FileStore:
         content_hash = hashlib.sha256(content).hexdigest()
         path = self.path(content_hash, ".gz")
         if not path.exists():
-            write_atomically(path, gzip.compress(content, compresslevel=3, mtime=0), durable=False)
+            write_atomically(path, gzip.compress(content, compresslevel=3, mtime=0))
         return content_hash
 
     def get_artefact(self, content_hash: str) -> bytes | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
@@ -92,6 +92,22 @@ class _Recorded:
     value: float | None
 
 
+Key = tuple[str, int, int]  # cell, block, try
+
+
+@dataclass
+class _Session:
+    """What one run of a study works with, from the first deployment to the last clean-up."""
+
+    machine: state.Campaign
+    fleet: Fleet
+    host: Host
+    tools: dict[str, Any]  # versions of the load generators
+    failures: dict[str, str] = field(default_factory=dict)  # candidate -> why it cannot be used
+    recorded: dict[Key, _Recorded] = field(default_factory=dict)  # ended attempts in the ledger
+    started: dict[Key, float] = field(default_factory=dict)  # when attempts were started, ended or not
+
+
 class Runner:
     """Runs or resumes one study."""
 
@@ -125,8 +141,7 @@ class Runner:
         host = LocalHost(environment=lab.environment)
         fleet = Fleet(self.study, self.plan, lab, host)
         try:
-            machine = state.Campaign(_campaign_cells(self.plan), _rules(self.study, self.plan))
-            ended = self._campaign(machine, fleet, host, tools)
+            ended = self._campaign(_Session(self._machine(), fleet, host, tools))
         finally:
             for problem in fleet.destroy():
                 self.progress.note(f"clean-up: {problem}")
@@ -135,10 +150,13 @@ class Runner:
         self.ledger.set_state(self.study_id, "ended" if ended.complete else "interrupted", ended.reason)
         return ended
 
+    def _machine(self) -> state.Campaign:
+        return state.Campaign(_campaign_cells(self.plan), _rules(self.study, self.plan))
+
     def _over_already(self) -> str | None:
         """Why nothing is left to run, None when something is (for instance because the budget has been raised)."""
         assert self.row is not None
-        machine = state.Campaign(_campaign_cells(self.plan), _rules(self.study, self.plan))
+        machine = self._machine()
         recorded, _ = self._history()
         instructions = machine.handle(state.Begin())
         while True:
@@ -273,13 +291,14 @@ class Runner:
 
     # --- the campaign -----------------------------------------------------------------------------------------------
 
-    def _campaign(self, machine: state.Campaign, fleet: Fleet, host: Host, tools: dict[str, Any]) -> Ended:
+    def _campaign(self, session: _Session) -> Ended:
+        machine = session.machine
         try:
-            failures = self._deploy(fleet, tools)
-            for candidate, reason in failures.items():
+            session.failures = self._deploy(session.fleet, session.tools)
+            for candidate, reason in session.failures.items():
                 self.ledger.add_event(self.study_id, "candidate-lost", {"candidate": candidate, "reason": reason})
                 self.progress.note(f"{candidate} cannot be used: {reason}")
-            recorded, started = self._history()
+            session.recorded, session.started = self._history()
             instructions = machine.handle(state.Begin())
             while True:
                 follow_up: state.Event | None = None
@@ -289,9 +308,7 @@ class Runner:
                             self.ledger.add_block(self.study_id, number, stage, cells)
                             self.progress.block(number, stage, len(cells))
                         case state.RunAttempt():
-                            follow_up = self._attempt(
-                                instruction, machine, fleet, host, tools, recorded, started, failures
-                            )
+                            follow_up = self._attempt(instruction, session)
                         case state.GiveUp(cell, reason):
                             label, point_id = self.plan.cells[cell]
                             self.ledger.add_event(self.study_id, "gave-up", {"cell": cell, "reason": reason})
@@ -308,7 +325,7 @@ class Runner:
             self.ledger.add_event(self.study_id, "interrupted", {})
             return Ended(self.study_id, "interrupted; the same command resumes it", complete=False)
 
-    def _history(self) -> tuple[dict[tuple[str, int, int], _Recorded], dict[tuple[str, int, int], float]]:
+    def _history(self) -> tuple[dict[Key, _Recorded], dict[Key, float]]:
         """What the ledger holds: ended attempts, and when attempts were started."""
         metric = self.study.measure.metric
         column = getattr(AttemptRow, metric.replace("-", "_"))
@@ -332,23 +349,13 @@ class Runner:
         }
         return recorded, started
 
-    def _attempt(
-        self,
-        asked: state.RunAttempt,
-        machine: state.Campaign,
-        fleet: Fleet,
-        host: Host,
-        tools: dict[str, Any],
-        recorded: dict[tuple[str, int, int], _Recorded],
-        started: dict[tuple[str, int, int], float],
-        failures: dict[str, str],
-    ) -> state.AttemptEnded:
-        key = (asked.cell, asked.block, asked.try_number)
-        if key in recorded:
-            known = recorded[key]
+    def _attempt(self, asked: state.RunAttempt, session: _Session) -> state.AttemptEnded:
+        key: Key = (asked.cell, asked.block, asked.try_number)
+        if key in session.recorded:
+            known = session.recorded[key]
             return state.AttemptEnded(*key, known.outcome, known.seconds, known.value)
         label, point_id = self.plan.cells[asked.cell]
-        running = fleet.of(self.plan.candidate(label))
+        running = session.fleet.of(self.plan.candidate(label))
         order = Order(
             attempt_id=digest([self.study_id, *key])[:24],
             study_id=self.study_id,
@@ -358,23 +365,26 @@ class Runner:
             block=asked.block,
             try_number=asked.try_number,
             seed=int(digest([self.seed, asked.block, point_id])[:15], 16),
-            expected={**_world(running, tools), "ram_factor": self.study.measure.ram_factor},
+            expected={**_world(running, session.tools), "ram_factor": self.study.measure.ram_factor},
             deadline_seconds=self.study.measure.deadline,
         )
         samples: Samples | None = None
         artefacts: list[Artefact] = []
-        if key in started:
-            evidence = unusable(order, AttemptStatus.LOST, started[key], "Assay was killed while this attempt ran")
-        elif label in failures:
-            evidence = unusable(order, AttemptStatus.FAILED, time.time(), failures[label])
+        if key in session.started:
+            evidence = unusable(
+                order, AttemptStatus.LOST, session.started[key], "Assay was killed while this attempt ran"
+            )
+        elif label in session.failures:
+            evidence = unusable(order, AttemptStatus.FAILED, time.time(), session.failures[label])
         elif (missing := _missing_capability(order.candidate, order.planned, running)) is not None:
             evidence = unusable(order, AttemptStatus.NOT_APPLICABLE, time.time(), missing)
         else:
             self.ledger.add_event(
                 self.study_id, "attempt-started", {"cell": asked.cell, "block": asked.block, "try": asked.try_number}
             )
-            evidence, samples, artefacts = execute(order, running, host, partial(_world, running, tools, fresh=True))
-        return self._record(evidence, samples, artefacts, machine)
+            observe = partial(_world, running, session.tools, fresh=True)
+            evidence, samples, artefacts = execute(order, running, session.host, observe)
+        return self._record(evidence, samples, artefacts, session.machine)
 
     def _record(
         self, evidence: AttemptEvidence, samples: Samples | None, artefacts: list[Artefact], machine: state.Campaign
@@ -391,7 +401,7 @@ class Runner:
         self.ledger.add_attempt(evidence, verdict, broken, rows, samples)
         value = metric_value(evidence.summary, self.study.measure.metric) if evidence.summary is not None else None
         outcome = _outcome(evidence.status, verdict, value)
-        name = next(p.name for p in self.plan.points if p.id == self.plan.cells[evidence.cell_id][1])
+        name = self.points[self.plan.cells[evidence.cell_id][1]].name
         self.progress.attempt(evidence, name, verdict, broken, machine.remaining_seconds())
         return state.AttemptEnded(
             evidence.cell_id,

@@ -252,3 +252,18 @@ def test_kisti_preset_scaled(tmp_path: Path) -> None:
     points = {json.dumps(evidence(r)["point"], sort_keys=True) for r in attempts(tmp_path)}
     assert len(points) == 4
     assert all(json.loads(p)["runtime"] == 0.5 and json.loads(p)["iodepth"] == 32 for p in points)
+
+
+@pytest.mark.postgresql
+def test_a_study_in_postgresql(tmp_path: Path, postgresql_url: str) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "study.yaml").write_text(
+        f"study: pg\ncandidates: ['path:{tmp_path}/d']\n"
+        "workloads: [{fio: {pattern: randread, block_size: 4KiB, size: 1MiB, runtime: 0.2s}}]\n"
+        "measure: {blocks: {pilot: 2, minimum: 2, maximum: 2}}\n"
+    )
+    result = json.loads(assay(tmp_path, "run", "study.yaml", "--json", "--ledger", postgresql_url))
+    assert result["complete"]
+    (state,) = json.loads(assay(tmp_path, "status", "--json", "--ledger", postgresql_url))
+    assert state["attempts"] == 3 * 2
+    assay(tmp_path, "report", "pg", "--ledger", postgresql_url, "--format", "md")

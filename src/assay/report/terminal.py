@@ -49,8 +49,16 @@ def _value(cell: CellAnalysis | None, metric: str) -> Text:
     factor = UNITS[metric].factor
     text = Text(number(cell.interval.estimate * factor))
     if cell.interval.is_finite:
-        text.append(f" ±{number(100 * cell.interval.relative_half_width, 2)} %", style="dim")
+        text.append(f" ±{_half_width(cell)} %", style="dim")
     return text
+
+
+def _half_width(cell: CellAnalysis) -> str:
+    """In percent; beyond a factor of ten the number itself says nothing more."""
+    if not cell.interval.is_finite:
+        return "–"
+    percent = 100 * cell.interval.relative_half_width
+    return number(percent, 2) if percent < 1000 else "over 1,000"
 
 
 def _note(cell: CellAnalysis | None) -> str:
@@ -103,7 +111,7 @@ def cells_table(analysis: Analysis) -> RenderableType:
             number(cell.intervals[m].estimate * UNITS[m].factor)
             for m in ("bandwidth", "iops", "latency-mean", "latency-p99")
         ]
-        width = number(100 * cell.interval.relative_half_width, 2) if cell.interval.is_finite else "–"
+        width = _half_width(cell)
         words = "not applicable" if cell.not_applicable else " ".join([cell.verdict.value, *cell.rules])
         style = "dim" if cell.not_applicable else _VERDICTS[cell.verdict]
         table.add_row(Text(cell.workload), Text(cell.candidate), Text(words, style=style), str(cell.n), *figures, width)

@@ -31,7 +31,7 @@ study: original
 candidates: [tmpfs, {system: tmpfs, label: other}]
 workloads:
   - fio: {pattern: [read, write, randread, randwrite], block_size: [4KiB, 16KiB, 64KiB, 256KiB, 1MiB], threads: 1,
-          iodepth: 1, size: 4MiB, runtime: 0.1s}
+          iodepth: 1, size: 4MiB, runtime: 0.05s}
 measure: {aa: none, blocks: {pilot: 5, minimum: 5, maximum: 5}}
 """
 TABLES = (LabRow, CandidateRow, WorkloadRow, CellRow, BlockRow, AttemptRow, CheckRow)
@@ -85,7 +85,7 @@ def _multiply(ledger: Ledger, wanted: int) -> None:
         tables = {table: [_plain(row) for row in session.scalars(select(table))] for table in TABLES}
     copies = -(-wanted // len(tables[AttemptRow])) - 1
     for number in range(copies):
-        mark = f"{number:04d}"
+        mark = f"z{number:03d}"  # no id begins so: they are hexadecimal
         with ledger.session() as session:
             session.execute(
                 insert(StudyRow), [{**study, "id": mark, "name": f"copy-{mark}", "created_at": 1e9 + number}]

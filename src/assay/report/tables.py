@@ -32,7 +32,7 @@ _COLUMN = {
 GLOSSARY: dict[str, str] = {
     "attempts": "Executions of the cell, all of them, failed and void ones included.",
     "n": "Blocks with a usable attempt: finished, and not called invalid by any check.",
-    "interval": "Geometric mean over blocks with its confidence interval (Student's t on logarithms); 'too few values' "
+    "interval": "Geometric mean over blocks with its confidence interval (Student's t on logarithms; once more blocks than the pilot were run, Stein's interval, whose spread is the pilot's); 'too few values' "
     "when n is too small to say anything.",
     "median": "Median over blocks; its interval from order statistics assumes no distribution (needs n ≥ 6 at 95 %).",
     "ratio": "Geometric mean over blocks of candidate / baseline within the same block; above 1 the candidate is "

@@ -6,19 +6,22 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from assay.campaign.deploy import Running
 from assay.lab.environment import cpu_times, environment, host_state
-from assay.lab.host import Host
+from assay.lab.host import Host, HostError
 from assay.lab.registry import LabError
 from assay.model.evidence import (
     AttemptEvidence,
     AttemptStatus,
+    ColdEvidence,
     Samples,
+    SettleEvidence,
     Snapshot,
     SteadyEvidence,
     Summary,
@@ -28,6 +31,7 @@ from assay.model.study import FioPoint
 from assay.model.summary import summarise, total_series
 from assay.stats.steady import steady_window
 from assay.systems.base import AdapterError, CountsBytes, GoesCold, HasHealth, Settles
+from assay.systems.mounted import MountedSystem
 from assay.workloads.base import Artefact, RunResult, WorkloadError
 from assay.workloads.catalogue import make_workload
 
@@ -51,112 +55,127 @@ class Order:
     deadline_seconds: float  # beyond the runtime
 
 
+@dataclass
+class _Load:
+    """What is seen of one execution; fields stay empty from where it failed on."""
+
+    cold: ColdEvidence | None = None
+    settle: SettleEvidence | None = None
+    before: Snapshot | None = None
+    after: Snapshot | None = None
+    result: RunResult | None = None
+    seconds: float = 0.0  # inside the load generator
+    error: str = ""
+
+
 def execute(
     order: Order, running: Running, host: Host, observe: Callable[[], dict[str, Any]]
 ) -> tuple[AttemptEvidence, Samples | None, list[Artefact]]:
-    """Carry one attempt out. A failure of the system or the tool under test is in the evidence, never raised."""
-    started_at = time.time()
-    point = order.planned.point
-    floor = order.candidate.role in ("null", "floor")
-    workload = make_workload(point)
-    clients = [host] * point.clients
-    cold = settle = None
-    before = after = None
-    result: RunResult | None = None
-    error = ""
-    load_seconds = 0.0
-    try:
-        if point.cache == "cold" and not floor and isinstance(running.adapter, GoesCold):
-            cold = running.adapter.go_cold()
-        if point.cache == "warm" and running.target.directory is not None:
-            _read_once(running.target.directory, point)
-        busy, total = cpu_times()
-        idle_since = time.monotonic()
-        if not floor and isinstance(running.adapter, Settles):
-            settle = running.adapter.settle(SETTLE_TIMEOUT_SECONDS)
-        time.sleep(max(0.0, IDLE_WINDOW_SECONDS - (time.monotonic() - idle_since)))
-        before = _snapshot(running, host, (busy, total, time.monotonic() - idle_since))
-        busy, total = cpu_times()
-        load_started = time.monotonic()
-        scratch = Path(tempfile.mkdtemp(prefix="attempt-", dir=_scratch_root(running)))
-        try:
-            result = workload.run(
-                running.target,
-                clients,
-                seed=order.seed,
-                scratch=scratch,
-                deadline_seconds=point.runtime + point.ramp + order.deadline_seconds,
-            )
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-        load_seconds = time.monotonic() - load_started
-        after = _snapshot(running, host, (busy, total, load_seconds))
-    except (AdapterError, WorkloadError, LabError, OSError) as problem:
-        error = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+    """Carry one attempt out. A failure of the system or the tool under test is in the evidence, never raised.
 
-    samples = Samples(clients=result.samples) if result is not None else None
-    finished = result is not None and not error and all(c.exit_code == 0 for c in result.clients)
-    summary = None
-    if result is not None:
-        summary = summarise(result.clients, result.samples)
-        summary = summary.model_copy(update={"steady": _steady(result)}) if summary.directions else None
-        if not finished and not error:
-            error = "; ".join(
-                dict.fromkeys(c.message.strip().splitlines()[-1] for c in result.clients if c.message.strip())
-            )
-            error = error or "the load generator failed without a word"
-    if finished and summary is None:
-        finished, error = False, "the load generator reported no operation"
+    ``observe`` asks the system for what the closure holds. Raises LabError when Assay's own directory cannot be used.
+    """
+    started_at = time.time()
+    load = _Load()
+    observed: dict[str, Any] = {}
+    with _scratch(running) as scratch:
+        try:
+            _carry_out(order, running, host, scratch, load)
+            observed = observe()
+        except (AdapterError, WorkloadError, LabError, HostError, OSError) as problem:
+            load.error = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+    result = load.result
+    summary, error = _summarised(result, load.error) if result is not None else (None, load.error)
     ended_at = time.time()
     evidence = AttemptEvidence(
-        attempt_id=order.attempt_id,
-        study_id=order.study_id,
-        cell_id=order.cell_id,
-        candidate=order.candidate.label,
-        system=order.candidate.system,
-        role=order.candidate.role,
-        block=order.block,
-        try_number=order.try_number,
-        status=AttemptStatus.FINISHED if finished else AttemptStatus.FAILED,
+        **_identity(order),
+        status=AttemptStatus.FAILED if error else AttemptStatus.FINISHED,
         started_at=started_at,
         ended_at=ended_at,
-        point=point.model_dump(mode="json"),
-        expected=order.expected,
-        observed=observe(),
+        observed=observed,
         environment=environment(),
-        before=before or Snapshot(at=started_at),
-        after=after,
-        cold=cold,
-        settle=settle,
+        before=load.before or Snapshot(at=started_at),
+        after=load.after,
+        cold=load.cold,
+        settle=load.settle,
         durability=running.durability,
         clients=result.clients if result is not None else [],
         summary=summary,
-        dataset_bytes=0 if running.target.null else point.dataset_bytes,
-        outside_seconds=max(0.0, ended_at - started_at - load_seconds),
+        dataset_bytes=0 if running.target.null else order.planned.point.dataset_bytes,
+        outside_seconds=max(0.0, ended_at - started_at - load.seconds),
         error=error,
     )
-    return evidence, samples, list(result.artefacts) if result is not None else []
+    if result is None:
+        return evidence, None, []
+    return evidence, Samples(clients=result.samples), list(result.artefacts)
+
+
+def _carry_out(order: Order, running: Running, host: Host, scratch: Path, load: _Load) -> None:
+    """Bring the candidate into the claimed state, watch it idle, load it; fills ``load`` step by step."""
+    point, adapter = order.planned.point, running.adapter
+    floor = order.candidate.role in ("null", "floor")
+    if point.cache == "cold" and not floor and isinstance(adapter, GoesCold):
+        load.cold = adapter.go_cold()
+    if point.cache == "warm" and running.target.directory is not None:
+        _read_once(running.target.directory, point)
+    busy, total = cpu_times()
+    idle_since = time.monotonic()
+    if not floor and isinstance(adapter, Settles):
+        load.settle = adapter.settle(SETTLE_TIMEOUT_SECONDS)
+    time.sleep(max(0.0, IDLE_WINDOW_SECONDS - (time.monotonic() - idle_since)))
+    load.before = _snapshot(running, host, (busy, total, time.monotonic() - idle_since))
+    busy, total = cpu_times()
+    started = time.monotonic()
+    load.result = make_workload(point).run(
+        running.target,
+        [host] * point.clients,
+        seed=order.seed,
+        scratch=scratch,
+        deadline_seconds=point.runtime + point.ramp + order.deadline_seconds,
+    )
+    load.seconds = time.monotonic() - started
+    load.after = _snapshot(running, host, (busy, total, load.seconds))
+
+
+def _summarised(result: RunResult, error: str) -> tuple[Summary | None, str]:
+    """Aggregate of all clients, and why the attempt failed (empty: it did not)."""
+    summary = summarise(result.clients, result.samples)
+    if summary.directions:
+        summary = summary.model_copy(update={"steady": _steady(result)})
+    if not error and any(c.exit_code != 0 for c in result.clients):
+        last_words = [c.message.strip().splitlines()[-1] for c in result.clients if c.message.strip()]
+        error = "; ".join(dict.fromkeys(last_words)) or "the load generator failed without a word"
+    if not error and not summary.directions:
+        error = "the load generator reported no operation"
+    return (summary if summary.directions else None), error
 
 
 def unusable(order: Order, status: AttemptStatus, at: float, error: str) -> AttemptEvidence:
     """The record of an attempt that could not run: candidate down, capability missing, or Assay killed."""
     return AttemptEvidence(
-        attempt_id=order.attempt_id,
-        study_id=order.study_id,
-        cell_id=order.cell_id,
-        candidate=order.candidate.label,
-        system=order.candidate.system,
-        role=order.candidate.role,
-        block=order.block,
-        try_number=order.try_number,
+        **_identity(order),
         status=status,
         started_at=at,
         ended_at=at,
-        point=order.planned.point.model_dump(mode="json"),
-        expected=order.expected,
         before=Snapshot(at=at),
         error=error,
     )
+
+
+def _identity(order: Order) -> dict[str, Any]:
+    """The fields of an attempt's evidence that are known before it runs."""
+    return {
+        "attempt_id": order.attempt_id,
+        "study_id": order.study_id,
+        "cell_id": order.cell_id,
+        "candidate": order.candidate.label,
+        "system": order.candidate.system,
+        "role": order.candidate.role,
+        "block": order.block,
+        "try_number": order.try_number,
+        "point": order.planned.point.model_dump(mode="json"),
+        "expected": order.expected,
+    }
 
 
 def metric_value(summary: Summary, metric: str) -> float:
@@ -170,10 +189,18 @@ def metric_value(summary: Summary, metric: str) -> float:
     return summary.percentile(metric.removeprefix("latency-p"))
 
 
-def _scratch_root(running: Running) -> str | None:
-    # control files and logs must never lie on the file system under test
-    deployment = getattr(running.adapter, "deployment", None)
-    return str(deployment.lab.directory) if deployment is not None else None
+@contextmanager
+def _scratch(running: Running) -> Iterator[Path]:
+    """A directory for control files and logs, which must never lie on the file system under test."""
+    root = running.adapter.deployment.lab.directory
+    try:
+        directory = Path(tempfile.mkdtemp(prefix="attempt-", dir=root))
+    except OSError as error:
+        raise LabError(f"cannot make a directory in {root}: {error.strerror}") from None
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _snapshot(running: Running, host: Host, cpu: tuple[float, float, float]) -> Snapshot:
@@ -189,8 +216,7 @@ def _snapshot(running: Running, host: Host, cpu: tuple[float, float, float]) -> 
             "total_bytes": stat.f_blocks * stat.f_frsize,
             "free_inodes": stat.f_favail,
         }
-        mount_facts = getattr(adapter, "mount_facts", None)
-        mount = mount_facts() if mount_facts is not None else {}
+        mount = adapter.mount_facts() if isinstance(adapter, MountedSystem) else {}
     busy, total, seconds = cpu
     return Snapshot(
         at=time.time(),

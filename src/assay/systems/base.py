@@ -44,6 +44,7 @@ class SystemAdapter(Protocol):
     system: ClassVar[str]  # the first part of system/layout, e.g. "local"
     layouts: ClassVar[dict[str, str]]  # layout -> one line of description
     tunables: ClassVar[dict[str, str]]  # tuning key -> one line of description
+    deployment: Deployment
     directory: Path | None  # where it is mounted; None before mount and for targets without a file system
 
     def __init__(self, deployment: Deployment) -> None: ...

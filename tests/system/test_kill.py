@@ -190,3 +190,28 @@ def test_refuses_to_mix_closures(place: Path) -> None:
     assert "tools.fio" in lines[0]
     assert "--new" in lines[0]
     assert not any(_left_overs(place).values()), _left_overs(place)
+
+
+def test_a_mount_that_vanishes_is_the_systems_failure(place: Path) -> None:
+    """The host's own disk must never be measured in its place, and the campaign goes on to its end."""
+    process = _start(place)
+    deadline = time.monotonic() + 60
+    while len(_attempts(place)) < 3:
+        assert time.monotonic() < deadline, "never began"
+        time.sleep(0.05)
+    (mount,) = [line.split(" ")[4] for line in _left_overs(place)["mounts"]]
+    subprocess.run(["umount", "--lazy", mount], check=True)
+    _, problem = process.communicate(timeout=300)
+    assert process.returncode == 1, problem.decode()
+    assert b"Traceback" not in problem
+    with sqlite3.connect(place / "ledger.db") as connection:
+        rows = connection.execute(
+            "SELECT json_extract(evidence, '$.role'), status, json_extract(evidence, '$.error') FROM attempt"
+            " WHERE status = 'failed' ORDER BY started_at"
+        ).fetchall()
+        ended = connection.execute("SELECT state FROM study").fetchone()
+    assert rows
+    assert {role for role, _, _ in rows} <= {"subject", "twin"}
+    assert all("mount" in error or "Input/output" in error or "directory" in error for _, _, error in rows[1:]), rows
+    assert ended == ("ended",)
+    assert not any(_left_overs(place).values()), _left_overs(place)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from assay.lab.environment import host_state
@@ -28,10 +29,10 @@ def drop_caches(directory: Path) -> ColdEvidence:
     steps: list[str] = []
     codes: list[int] = []
 
-    def step(name: str, action: object) -> None:
+    def step(name: str, action: Callable[[], object]) -> None:
         steps.append(name)
         try:
-            action()  # type: ignore[operator]
+            action()
             codes.append(0)
         except OSError as error:
             codes.append(error.errno or 1)

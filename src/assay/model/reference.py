@@ -61,7 +61,7 @@ def reference() -> str:
 
 
 def _title(model: type[BaseModel]) -> str:
-    names = {
+    names: dict[type[BaseModel], str] = {
         schema.Study: "The study",
         schema.Lab: "lab",
         schema.Disk: "lab.disk",
@@ -71,7 +71,7 @@ def _title(model: type[BaseModel]) -> str:
         schema.Measure: "measure",
         schema.Blocks: "measure.blocks",
     }
-    return names[model]  # type: ignore[index]
+    return names[model]
 
 
 def _models(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[type[BaseModel]]:

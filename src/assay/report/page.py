@@ -97,9 +97,8 @@ def render_html(data: StudyData, analysis: Analysis, figures: Sequence[Figure]) 
 def summary(data: StudyData, analysis: Analysis) -> dict[str, Any]:
     """Page one, shared by HTML and Markdown."""
     study, measure, unit = data.study, analysis.measure, UNITS[analysis.metric]
-    started = data.attempts["started_at"].min() if len(data.attempts) else None
-    ended = data.attempts["ended_at"].max() if len(data.attempts) else None
-    used = float(ended) - float(started) if started is not None and ended is not None else 0.0  # type: ignore[arg-type]
+    # as the budget counts: attempts alone, so that a study resumed a week later has not used a week
+    used = float((data.attempts["ended_at"] - data.attempts["started_at"]).sum())
     return {
         "study": study,
         "declaration": study.declaration,

@@ -97,8 +97,13 @@ def bandwidth_bars(rows: Sequence[Row], palette: Palette) -> Drawing:
     x = alt.X("block:N", sort=blocks, title="Block size", axis=alt.Axis(labelAngle=0))
     offset = alt.XOffset("candidate:N", sort=list(palette.candidates))
     base = alt.Chart().encode(x=x, xOffset=offset)
+    # an interval from two blocks may reach a hundred times beyond every bar: it is cut off, or no bar could be seen
+    highest = max((row["value"] for row in rows), default=1.0)
+    reach = max((row["high"] for row in rows if row["high"] is not None), default=highest)
+    scale = alt.Scale(zero=True, domain=[0, min(max(reach, highest), 2 * highest)], nice=True)
+    # no clip= on the bars: none is taller than the axis, and the PNG renderer drops clipped bars altogether
     drawn = base.mark_bar(cornerRadiusEnd=2).encode(
-        y=alt.Y("value:Q", title="Bandwidth (MB/s)", scale=alt.Scale(zero=True)),
+        y=alt.Y("value:Q", title="Bandwidth (MB/s)", scale=scale),
         color=palette.colour(),
         tooltip=[
             alt.Tooltip("candidate:N", title="Candidate"),
@@ -111,8 +116,8 @@ def bandwidth_bars(rows: Sequence[Row], palette: Palette) -> Drawing:
             alt.Tooltip("verdict:N", title="Cell is"),
         ],
     )
-    whiskers = base.mark_rule(strokeWidth=1.5, color="#4A4F57").encode(
-        y=alt.Y("low:Q", title="Bandwidth (MB/s)"), y2="high:Q"
+    whiskers = base.mark_rule(strokeWidth=1.5, color="#4A4F57", clip=True).encode(
+        y=alt.Y("low:Q", title="Bandwidth (MB/s)", scale=scale), y2="high:Q"
     )
     width = max(130, min(420, 20 * len(blocks) * max(1, len(palette.candidates))))
     chart = (

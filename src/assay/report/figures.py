@@ -51,7 +51,7 @@ def build(data: StudyData, analysis: Analysis) -> list[Figure]:
                     f"bandwidth-{_slug(group)}",
                     "bars",
                     f"Bandwidth: {group}",
-                    f"Geometric mean over blocks, MB/s; whiskers: {percent} interval.",
+                    f"Geometric mean over blocks, MB/s; whiskers: {percent} interval, cut off at twice the highest bar.",
                     f"Bars of the bandwidth of {_names(analysis)} for {group} by block size and threads.",
                     charts.bandwidth_bars(rows, palette),
                 )

@@ -384,3 +384,22 @@ def test_time_for_a_cycle(lab: Lab) -> None:
     system.unmount()
     system.destroy()
     assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_written_disk_stays_written(lab: Lab, layout: str) -> None:
+    """Freed space must not become holes in the backing file: the next write would pay for allocating them again."""
+    deployment = Deployment(f"local/{layout}", layout, lab, LocalHost(), Disk(size=400 * MIB, fill="written"))
+    system = LocalSystem(deployment)
+    system.deploy()
+    system.mount()
+    (backing,) = lab.directory.rglob("*.img")
+    assert not [o for o in system.mount_facts()["options"].split(",") if o.startswith("discard")]
+    assert backing.stat().st_blocks * 512 >= 400 * MIB
+    (where(system) / "file").write_bytes(os.urandom(64 * MIB))
+    os.sync()
+    (where(system) / "file").unlink()
+    os.sync()
+    assert backing.stat().st_blocks * 512 >= 400 * MIB
+    system.unmount()
+    system.destroy()

@@ -60,13 +60,6 @@ def attach_loop(host: Host, backing: Path) -> str:
     found = Path(f"/sys/block/{Path(device).name}/loop/backing_file").read_text().strip()
     if found != str(backing):
         raise LabError(f"{device} belongs to {found}, not to {backing}; nothing was written")
-    # discarding would punch holes into the backing file and charge later writes for allocation; btrfs does it unasked
-    limit = Path(f"/sys/block/{Path(device).name}/queue/discard_max_bytes")
-    try:
-        limit.write_text("0")
-    except OSError as error:
-        host.run(["losetup", "--detach", device])
-        raise LabError(f"cannot switch discard off for {device}: {error.strerror}") from None
     return device
 
 

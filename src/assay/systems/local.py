@@ -22,6 +22,8 @@ _MKFS = {
     "xfs": ["mkfs.xfs", "-q", "-f", "-K"],
     "btrfs": ["mkfs.btrfs", "-q", "-f", "-K"],
 }
+# for the same reason; btrfs discards unasked. A user's own mount options come after and win.
+_MOUNT = {"btrfs": "nodiscard"}
 _PACKAGES = {"ext4": "e2fsprogs", "xfs": "xfsprogs", "btrfs": "btrfs-progs"}
 _VERSION = {"ext4": ["mkfs.ext4", "-V"], "xfs": ["mkfs.xfs", "-V"], "btrfs": ["mkfs.btrfs", "--version"]}
 _LEAST_BYTES = 300 << 20  # mkfs.xfs refuses less
@@ -89,7 +91,8 @@ class LocalSystem(MountedSystem):
     def mount(self) -> None:
         """Mount it and prove that the mount is this loop device with this file system."""
         assert self._device_path is not None
-        options = str(self.deployment.tuning.get("mount", ""))
+        wanted = (_MOUNT.get(self.deployment.layout, ""), str(self.deployment.tuning.get("mount", "")))
+        options = ",".join(filter(None, wanted))
         self._point.mkdir(parents=True, exist_ok=True)
         argv = ["mount", "-t", self.deployment.layout]
         argv += ["-o", options] if options else []

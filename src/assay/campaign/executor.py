@@ -136,6 +136,7 @@ class Runner:
         self._check_budget()
         preflight(self.study, self.plan)
         tools = tool_facts(self.plan, LocalHost())
+        self.ledger.files.warm_up()
         clean(self.study_id)  # what a killed run of this study has left
         lab = Lab(self.study_id, self.study.study)
         host = LocalHost(environment=lab.environment)

@@ -40,6 +40,12 @@ class FileStore:
     def __init__(self, root: Path) -> None:
         self.root = root
 
+    def warm_up(self) -> None:
+        """Load what keeping samples needs, so that the first attempt of a study does not pay for it."""
+        import io
+
+        samples_frame(Samples()).write_parquet(io.BytesIO(), compression="zstd")
+
     def path(self, content_hash: str, suffix: str) -> Path:
         """Where a file of that hash lies or would lie."""
         return self.root / content_hash[:2] / f"{content_hash}{suffix}"

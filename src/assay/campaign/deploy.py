@@ -11,7 +11,7 @@ from assay.lab.registry import Lab, LabError
 from assay.model.evidence import DurabilityEvidence
 from assay.model.plan import Plan, PlannedCandidate, PlannedPoint, dataset_bytes, disk_for
 from assay.model.study import Study
-from assay.systems.base import AdapterError, Deployment, HasDurability, SystemAdapter
+from assay.systems.base import AdapterError, Deployment, GoesCold, HasDurability, SystemAdapter
 from assay.systems.catalogue import check_tuning, find_system
 from assay.workloads.base import Target, Workload, WorkloadError
 from assay.workloads.catalogue import make_workload
@@ -81,6 +81,8 @@ class Fleet:
             if not running.target.null:
                 started = time.monotonic()
                 self._prepare(running.target)
+                if isinstance(adapter, GoesCold):
+                    adapter.go_cold()  # what the preparation left dirty must not be paid for by the first attempt
                 running.prepare_seconds = time.monotonic() - started
         except (AdapterError, WorkloadError, LabError, HostError, OSError) as error:
             running.failure = str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -14,7 +14,7 @@ from typing import Any
 
 from assay.lab.host import LocalHost
 from assay.lab.registry import Lab
-from assay.model.study import Disk
+from assay.model.lab import Disk
 from assay.systems.base import Deployment
 from assay.systems.local import LocalSystem
 

@@ -15,7 +15,7 @@ from lab_helpers import MIB, as_nobody, eventually, make_local, nothing_left, tr
 
 from assay.lab.host import LocalHost
 from assay.lab.registry import Lab
-from assay.model.study import Disk
+from assay.model.lab import Disk
 from assay.systems.base import AdapterError, Deployment
 from assay.systems.floor import TmpfsSystem
 from assay.systems.local import LocalSystem
@@ -264,7 +264,7 @@ def test_tools_are_found_without_sbin_in_the_path(lab: Lab, monkeypatch: pytest.
 
 
 def test_a_missing_mkfs_is_one_line_with_the_package(tmp_path: Path) -> None:
-    code = "from assay.systems.local import LocalSystem as L; from assay.model.study import Disk; L.preflight('xfs', Disk(), 1)"
+    code = "from assay.systems.local import LocalSystem as L; from assay.model.lab import Disk; L.preflight('xfs', Disk(), 1)"
     hide = 'mount --bind /dev/null /usr/sbin/mkfs.xfs && exec "$0" -c "$1"'
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", hide, sys.executable, code],

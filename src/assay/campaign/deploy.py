@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from assay.lab.fabric import Fabric
 from assay.lab.host import Host, HostError
 from assay.lab.registry import Lab, LabError
 from assay.model.evidence import DurabilityEvidence
@@ -34,11 +35,12 @@ class Running:
 
 def preflight(study: Study, plan: Plan) -> None:
     """All that can be told before anything is touched. Raises AdapterError with one clear line."""
-    bytes_needed, disk = dataset_bytes(plan), disk_for(study, plan)
+    bytes_needed = dataset_bytes(plan)
+    lab = study.lab.model_copy(update={"disk": disk_for(study, plan)})
     for candidate in plan.candidates:
         check_tuning(candidate.system, dict(candidate.tuning))
         adapter, layout = find_system(candidate.system)
-        adapter.preflight(layout, disk, bytes_needed)
+        adapter.preflight(layout, lab, bytes_needed)
 
 
 def tool_facts(plan: Plan, host: Host) -> dict[str, Any]:
@@ -55,6 +57,7 @@ class Fleet:
     def __init__(self, study: Study, plan: Plan, lab: Lab, host: Host) -> None:
         self.plan, self.lab, self.host = plan, lab, host
         self.disk = disk_for(study, plan)
+        self.shape = study.lab.model_copy(update={"disk": self.disk})
         self.running: dict[str, Running] = {}
 
     def of(self, candidate: PlannedCandidate) -> Running:
@@ -65,13 +68,12 @@ class Fleet:
         """Deploy, mount, probe and fill with data. A failing system is a result: see ``Running.failure``."""
         if candidate.deployment in self.running:
             return self.running[candidate.deployment]
-        adapter_class, layout = find_system(candidate.system)
-        adapter = adapter_class(
-            Deployment(candidate.deployment, layout, self.lab, self.host, self.disk, dict(candidate.tuning))
-        )
+        adapter = self._adapter(candidate)
         running = Running(candidate.deployment, adapter, Target(None, null=candidate.role == "null"))
         self.running[candidate.deployment] = running
         try:
+            if adapter.deployment.fabric is not None:
+                adapter.deployment.fabric.up()
             adapter.deploy()
             adapter.mount()
             running.target = Target(adapter.directory, null=candidate.role == "null")
@@ -87,6 +89,22 @@ class Fleet:
         except (AdapterError, WorkloadError, LabError, HostError, OSError) as error:
             running.failure = str(error).splitlines()[0] if str(error) else type(error).__name__
         return running
+
+    def _adapter(self, candidate: PlannedCandidate) -> SystemAdapter:
+        adapter_class, layout = find_system(candidate.system)
+        deployment = Deployment(
+            candidate.deployment,
+            layout,
+            self.lab,
+            self.host,
+            self.disk,
+            dict(candidate.tuning),
+            mount=candidate.mount,
+        )
+        if adapter_class.needs_hosts and candidate.mount is None:
+            fabric = Fabric(self.lab, deployment.slug, self.shape)
+            deployment = replace(deployment, fabric=fabric)
+        return adapter_class(deployment)
 
     def _prepare(self, target: Target) -> None:
         # the largest first: shorter points then find their region inside the files that are there
@@ -104,6 +122,9 @@ class Fleet:
                 running.adapter.destroy()
             except (AdapterError, LabError, HostError, OSError) as error:
                 problems.append(f"{running.name}: {error}")
+            finally:
+                if running.adapter.deployment.fabric is not None:
+                    running.adapter.deployment.fabric.down()
         return problems
 
 

@@ -6,10 +6,15 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+from assay.lab.agent import Agent, AgentError
+
+T = TypeVar("T")
+CALL_SECONDS = 30.0  # a file system that needs longer than this for a metadata operation counts as hung
 
 
 class HostError(Exception):
@@ -73,8 +78,13 @@ class Host(Protocol):
         """Start a process that dies with Assay."""
         ...
 
+    def call(self, function: Callable[..., T], *args: object, timeout_seconds: float = CALL_SECONDS) -> T:
+        """Run a module-level function on the host, in a process that can be given up; its exceptions come through.
+        Whatever touches a file system under test goes this way. Raises HostError past the deadline."""
+        ...
 
-class _Child:
+
+class ChildProcess:
     """A child in its own session whose output is collected; ``argv`` is what is said of it, ``command`` what runs."""
 
     def __init__(self, argv: Sequence[str], command: Sequence[str], cwd: Path | None, env: Mapping[str, str]) -> None:
@@ -124,7 +134,7 @@ class _Child:
             self._popen.kill()
 
 
-class LocalProcess(_Child):
+class LocalProcess(ChildProcess):
     """A child that the kernel kills when Assay dies, more exactly when the thread ends that started it: start processes
     from a thread that lives as long as they may."""
 
@@ -139,13 +149,33 @@ class LocalHost:
     def __init__(self, name: str = "localhost", environment: Mapping[str, str] | None = None) -> None:
         self.name = name
         self._environment = dict(environment or {})  # carries the lab's mark to every daemon and load generator
+        self._agent = Agent([], self._environment)
 
     def run(self, argv: Sequence[str], *, timeout_seconds: float = 60.0) -> Completed:
         """See :class:`Host`."""
-        return _Child(argv, argv, None, {}).wait(timeout_seconds)
+        return ChildProcess(argv, argv, None, {}).wait(timeout_seconds)
 
     def spawn(
         self, argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
     ) -> LocalProcess:
         """See :class:`Host`."""
         return LocalProcess(argv, cwd, {**self._environment, **(env or {})})
+
+    def call(self, function: Callable[..., T], *args: object, timeout_seconds: float = CALL_SECONDS) -> T:
+        """See :class:`Host`."""
+        return call_agent(self._agent, self.name, function, args, timeout_seconds)
+
+    def close(self) -> None:
+        """End the helper process."""
+        self._agent.close()
+
+
+def call_agent(
+    agent: Agent, host: str, function: Callable[..., T], args: tuple[object, ...], timeout_seconds: float
+) -> T:
+    """A call whose failure to answer is a HostError that names the host and what was asked."""
+    try:
+        return agent.call(function, args, timeout_seconds)
+    except AgentError as error:
+        what = f"{function.__name__}({', '.join(str(a)[:80] for a in args)})"
+        raise HostError(f"{host}: {what}: {error}") from None

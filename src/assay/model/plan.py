@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from assay.model import units
-from assay.model.study import Candidate, Disk, FioPoint, FioWorkload, Study
+from assay.model.lab import Disk
+from assay.model.study import Candidate, FioPoint, FioWorkload, Study
 
 Role = Literal["subject", "twin", "null", "floor"]
 MIB = 1 << 20
@@ -33,6 +34,7 @@ class PlannedCandidate:
     tuning: dict[str, Any]
     deployment: str
     twin_of: str | None = None
+    mount: str | None = None  # an existing mount; nothing is deployed then
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,9 @@ def _candidates(study: Study) -> list[PlannedCandidate]:
         first = measured[0]
         label = f"{first.label} (A/A)"
         deployment = first.deployment if study.measure.aa == "shared" else label
-        planned.append(PlannedCandidate(label, first.system, "twin", first.tuning, deployment, twin_of=first.label))
+        planned.append(
+            PlannedCandidate(label, first.system, "twin", first.tuning, deployment, first.label, first.mount)
+        )
     if study.measure.null_target and not any(c.role == "null" for c in planned):
         planned.append(PlannedCandidate("null", "null", "null", {}, "null"))
     labels = [c.label for c in planned]
@@ -146,7 +150,7 @@ def _candidates(study: Study) -> list[PlannedCandidate]:
 
 def _planned(declared: Candidate, label: str, tuning: dict[str, Any]) -> PlannedCandidate:
     role: Role = "null" if declared.system == "null" else "floor" if declared.system == "tmpfs" else "subject"
-    return PlannedCandidate(label, declared.system, role, tuning, label)
+    return PlannedCandidate(label, declared.system, role, tuning, label, mount=declared.mount)
 
 
 def _product(axes: dict[str, list[Any]]) -> list[dict[str, Any]]:

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from assay.model import lab
 from assay.model import study as schema
+from assay.model.fields import listify
 
 _EXAMPLE = """\
 ```yaml
@@ -63,11 +65,14 @@ def reference() -> str:
 def _title(model: type[BaseModel]) -> str:
     names: dict[type[BaseModel], str] = {
         schema.Study: "The study",
-        schema.Lab: "lab",
-        schema.Disk: "lab.disk",
+        lab.Lab: "lab",
+        lab.Disk: "lab.disk",
+        lab.Network: "lab.network",
+        lab.Limits: "lab.limits",
         schema.Candidate: "candidates[]",
         schema.Workload: "workloads[]",
         schema.FioWorkload: "workloads[].fio",
+        schema.Degraded: "workloads[].fio.degraded",
         schema.Measure: "measure",
         schema.Blocks: "measure.blocks",
     }
@@ -93,9 +98,7 @@ def _inner(annotation: object) -> Iterator[type[BaseModel]]:
 
 def _type(field: FieldInfo) -> str:
     annotation: object = field.annotation
-    is_axis = typing.get_origin(annotation) is list and any(
-        getattr(m, "func", None) is schema._listify for m in field.metadata
-    )
+    is_axis = typing.get_origin(annotation) is list and any(getattr(m, "func", None) is listify for m in field.metadata)
     if is_axis:
         return f"axis of {_plain(typing.get_args(annotation)[0])}"
     described = [m.json_schema.get("description") for m in field.metadata if hasattr(m, "json_schema")]

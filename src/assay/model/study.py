@@ -6,115 +6,13 @@ Every field that may vary takes one value or a list; a list is an axis and the c
 
 from __future__ import annotations
 
-import difflib
 import re
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    WithJsonSchema,
-    model_validator,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
-from assay.model import units
-
-_T = TypeVar("_T")
-Scalar = bool | int | float | str
-
-
-def _listify(value: object) -> object:
-    return value if isinstance(value, list) else [value]
-
-
-def _distinct(values: list[_T]) -> list[_T]:
-    for i, value in enumerate(values):
-        if value in values[:i]:
-            raise ValueError(f"the axis names {value!r} twice")
-    return values
-
-
-def _schema(example: str, unit: str) -> WithJsonSchema:
-    return WithJsonSchema(
-        {"anyOf": [{"type": "string"}, {"type": "number"}], "examples": [example], "description": unit}
-    )
-
-
-Bytes = Annotated[int, BeforeValidator(units.parse_bytes), _schema("6GiB", "size")]
-Seconds = Annotated[float, BeforeValidator(units.parse_seconds), _schema("180s", "duration")]
-Fraction = Annotated[float, BeforeValidator(units.parse_fraction), _schema("5%", "share")]
-Rate = Annotated[
-    int,
-    BeforeValidator(units.parse_rate),
-    PlainSerializer(lambda rate: f"{rate}B/s", return_type=str),  # a bare number would not be read again
-    Field(gt=0),
-    _schema("100MB/s", "rate"),
-]
-Axis = Annotated[list[_T], BeforeValidator(_listify), Field(min_length=1), AfterValidator(_distinct)]
-
-_RAM_SIZE = re.compile(r"^\s*([0-9]*\.?[0-9]+)\s*[x×]\s*RAM\s*$")
-
-
-def _parse_size(value: object) -> int | str:
-    if isinstance(value, str) and (match := _RAM_SIZE.match(value)):
-        if not 0 < float(match[1]) <= 1000:
-            raise ValueError(f"{value!r} is no useful multiple of memory; write for example 2xRAM")
-        return f"{float(match[1]):g}xRAM"
-    size = units.parse_bytes(value)
-    if size < 4096:
-        raise ValueError(f"{value!r} is too small for a data set; write at least 4KiB")
-    return size
-
-
-Size = Annotated[
-    int | str, BeforeValidator(_parse_size), _schema("6GiB", "size, or a multiple of memory such as 2xRAM")
-]
-
-
-class Model(BaseModel):
-    """Base of the schema: closed, and an unknown key is refused with the nearest known name."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_unknown_keys(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        for key in data:
-            if key not in cls.model_fields:
-                near = difflib.get_close_matches(str(key), cls.model_fields, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(cls.model_fields)}"
-                raise PydanticCustomError("unknown_key", "unknown key '{key}'; {hint}", {"key": str(key), "hint": hint})
-        return data
-
-
-class Disk(Model):
-    """The loop-backed disk that each local candidate gets."""
-
-    size: Annotated[Bytes, Field(ge=300 << 20)] | None = Field(
-        default=None, description="Size of each disk; default: half as much again as the data set, and 512 MiB."
-    )
-    fill: Literal["written", "allocated", "sparse"] = Field(
-        default="written",
-        description="How the backing file is made: every byte written once, so that no attempt pays for first writes; "
-        "space allocated but unwritten; or sparse, which may run out of space while running.",
-    )
-    directory: str | None = Field(
-        default=None, description="Where the backing files lie; default: Assay's data directory."
-    )
-
-
-class Lab(Model):
-    """Hosts, disks and network that candidates are deployed on."""
-
-    kind: Literal["local"] = Field(default="local", description="This machine.")
-    disk: Disk = Field(default_factory=Disk, description="The disk of each candidate that Assay deploys.")
+from assay.model.fields import Axis, Bytes, Fraction, Model, Rate, Scalar, Seconds, Size
+from assay.model.lab import Lab
 
 
 def _parse_candidate(value: object) -> object:
@@ -129,10 +27,14 @@ class Candidate(Model):
     """System, layout and tuning; written short as a string ``system/layout[/variant]`` or ``path:DIR``."""
 
     system: str = Field(
-        max_length=200, description="For example local/ext4, local/xfs, local/btrfs, tmpfs, null, path:/mnt/nas."
+        max_length=200, description="For example glusterfs/rain-4-2, local/xfs, tmpfs, null, path:/mnt/nas."
     )
     label: str | None = Field(
         default=None, min_length=1, max_length=60, description="Name in tables; default: the system."
+    )
+    mount: str | None = Field(
+        default=None,
+        description="An existing mount of this system: it is used in a subdirectory of its own, nothing is deployed.",
     )
     tuning: dict[str, Axis[Scalar]] = Field(
         default_factory=dict,
@@ -145,12 +47,22 @@ class Candidate(Model):
             raise ValueError(
                 f"{self.system!r} is not a candidate; write system/layout[/variant] such as local/xfs, or path:DIR"
             )
+        if self.mount is not None and not self.mount.startswith("/"):
+            raise ValueError(f"mount {self.mount!r} is relative; write the absolute directory")
         return self
 
 
 Pattern = Literal["read", "write", "randread", "randwrite", "rw", "randrw"]
 Engine = Literal["libaio", "io_uring", "psync", "sync", "pvsync2", "posixaio", "mmap"]
 VerifyMethod = Literal["none", "md5", "crc32c", "xxhash", "sha256"]
+
+
+class Degraded(Model):
+    """Part of the system killed while the load runs."""
+
+    hosts: Axis[Annotated[int, Field(ge=0, le=64, strict=True)]] = Field(
+        default=[0], description="Storage hosts killed before the load; they are started again and healed after it."
+    )
 
 
 class FioWorkload(Model):
@@ -192,6 +104,10 @@ class FioWorkload(Model):
     verify: Axis[VerifyMethod] = Field(default=["none"], description="Write checksums and verify them after writing.")
     clients: Axis[Annotated[int, Field(ge=1, le=256, strict=True)]] = Field(
         default=[1], description="Load-generating processes, started together."
+    )
+    degraded: Degraded = Field(
+        default_factory=Degraded,
+        description="Run with storage hosts killed; data are verified by checksum, then the hosts come back and heal.",
     )
     options: dict[str, Axis[Scalar]] = Field(
         default_factory=dict, description="Further fio options as they are; a list is an axis."
@@ -287,6 +203,17 @@ class Study(Model):
     workloads: list[Workload] = Field(min_length=1, description="What is done to each candidate.")
     measure: Measure = Field(default_factory=Measure, description="Measurement rules.")
 
+    @model_validator(mode="after")
+    def _existing_names_mounts(self) -> Study:
+        if self.lab.kind == "existing":
+            for candidate in self.candidates:
+                name = candidate.system
+                if candidate.mount is None and not name.startswith("path:") and name not in ("null", "tmpfs"):
+                    raise ValueError(
+                        f"lab: existing deploys nothing; give {name} its mount, e.g. mount: /mnt/{name.split('/')[0]}"
+                    )
+        return self
+
 
 class FioPoint(Model):
     """One point of a fio matrix: no lists, sizes resolved, ready to be written as a job file. Sizes in bytes."""
@@ -310,7 +237,8 @@ class FioPoint(Model):
     read_share: float
     verify: VerifyMethod
     clients: int
-    options: dict[str, Annotated[Scalar, PlainSerializer(lambda v: v)]] = {}
+    degraded_hosts: int = 0  # storage hosts killed while the load runs
+    options: dict[str, Annotated[Scalar, PlainSerializer(lambda v: v)]] = Field(default_factory=dict)
 
     @property
     def reads(self) -> bool:

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+from assay.lab.fabric import Fabric
 from assay.lab.host import Host
 from assay.lab.registry import Lab
 from assay.model.evidence import ColdEvidence, DeviceCounters, DurabilityEvidence, SettleEvidence
-from assay.model.study import Disk
+from assay.model.lab import Disk
+from assay.model.lab import Lab as LabDeclaration
 
 
 class AdapterError(Exception):
@@ -27,9 +29,11 @@ class Deployment:
     name: str
     layout: str  # what follows the system's name in system/layout, e.g. "ext4" or a directory
     lab: Lab
-    host: Host
+    host: Host  # the first client
     disk: Disk
     tuning: dict[str, Any] = field(default_factory=dict)
+    fabric: Fabric | None = None  # hosts of its own, for adapters that need them
+    mount: str | None = None  # an existing mount to be used instead of deploying
 
     @property
     def slug(self) -> str:
@@ -42,7 +46,8 @@ class SystemAdapter(Protocol):
     """The core: what every system can do."""
 
     system: ClassVar[str]  # the first part of system/layout, e.g. "local"
-    layouts: ClassVar[dict[str, str]]  # layout -> one line of description
+    layouts: ClassVar[dict[str, str]]  # layout -> one line of description; N, K, M in it stand for numbers
+    needs_hosts: ClassVar[bool]  # whether it is deployed on hosts of a lab rather than on this machine
     tunables: ClassVar[dict[str, str]]  # tuning key -> one line of description
     deployment: Deployment
     directory: Path | None  # where it is mounted; None before mount and for targets without a file system
@@ -50,8 +55,9 @@ class SystemAdapter(Protocol):
     def __init__(self, deployment: Deployment) -> None: ...
 
     @staticmethod
-    def preflight(layout: str, disk: Disk, dataset_bytes: int) -> None:
-        """Whether it could be deployed here with room for the data set; touches nothing. Raises AdapterError."""
+    def preflight(layout: str, lab: LabDeclaration, dataset_bytes: int) -> None:
+        """Whether it could be deployed on such a lab (its disk's size resolved) with room for the data set; touches
+        nothing. Raises AdapterError."""
         ...
 
     def deploy(self) -> None:

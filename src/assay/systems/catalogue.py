@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 
+from assay.model.layout import layout_matches
 from assay.systems.base import AdapterError, SystemAdapter
 from assay.systems.floor import NullSystem, TmpfsSystem
 from assay.systems.local import LocalSystem
@@ -21,7 +22,7 @@ def find_system(candidate: str) -> tuple[type[SystemAdapter], str]:
     name, _, layout = candidate.partition("/")
     known = [f"{s}/{layout}" if layout else s for s, a in SYSTEMS.items() if s != "path" for layout in a.layouts]
     adapter = SYSTEMS.get(name)
-    if adapter is None or name == "path" or layout not in adapter.layouts:
+    if adapter is None or name == "path" or not any(layout_matches(p, layout) for p in adapter.layouts):
         near = difflib.get_close_matches(candidate, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}, path:DIR"
         raise AdapterError(f"unknown candidate {candidate!r}; {hint}")

@@ -11,7 +11,7 @@ from assay.lab.host import HostError
 from assay.lab.registry import mounts_below
 from assay.model import units
 from assay.model.evidence import DurabilityEvidence
-from assay.model.study import Disk
+from assay.model.lab import Lab as LabDeclaration
 from assay.systems.base import AdapterError, Deployment
 from assay.systems.mounted import MountedSystem
 
@@ -21,10 +21,11 @@ class NullSystem:
 
     system: ClassVar[str] = "null"
     layouts: ClassVar[dict[str, str]] = {"": "fio's null engine"}
+    needs_hosts: ClassVar[bool] = False
     tunables: ClassVar[dict[str, str]] = {}
 
     @staticmethod
-    def preflight(layout: str, disk: Disk, dataset_bytes: int) -> None:
+    def preflight(layout: str, lab: LabDeclaration, dataset_bytes: int) -> None:
         """Always possible."""
 
     def __init__(self, deployment: Deployment) -> None:
@@ -57,16 +58,17 @@ class TmpfsSystem(MountedSystem):
 
     system: ClassVar[str] = "tmpfs"
     layouts: ClassVar[dict[str, str]] = {"": "a file system in memory"}
+    needs_hosts: ClassVar[bool] = False
     tunables: ClassVar[dict[str, str]] = {"mount": "further mount options, for example huge=always"}
 
     @staticmethod
-    def preflight(layout: str, disk: Disk, dataset_bytes: int) -> None:  # noqa: ARG004 (a tmpfs has one layout)
+    def preflight(layout: str, lab: LabDeclaration, dataset_bytes: int) -> None:  # noqa: ARG004 (a tmpfs has one layout)
         """See SystemAdapter: root, and memory for the data set."""
         if os.geteuid() != 0:
             raise AdapterError("tmpfs needs root (mount); run as root or use path:/dev/shm")
         fields = Path("/proc/meminfo").read_text().split("MemAvailable:")[1].split()
         available = int(fields[0]) * 1024
-        if dataset_bytes * 1.1 > min(disk.size or available, available * 0.8):
+        if dataset_bytes * 1.1 > min(lab.disk.size or available, available * 0.8):
             raise AdapterError(
                 f"tmpfs: the data set of {units.format_bytes(dataset_bytes)} does not fit into {available / 1e9:.1f} GB "
                 f"of available memory (80 % at most), or not into lab.disk.size"

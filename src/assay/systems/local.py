@@ -12,7 +12,7 @@ from assay.lab.disks import attach_loop, make_backing_file, mount_entry
 from assay.lab.host import HostError
 from assay.lab.registry import LabError, loops_below, mounts_below
 from assay.model import units
-from assay.model.study import Disk
+from assay.model.lab import Lab as LabDeclaration
 from assay.systems.base import AdapterError, Deployment
 from assay.systems.mounted import MountedSystem, version_line
 
@@ -38,13 +38,14 @@ class LocalSystem(MountedSystem):
         "xfs": "XFS on a loop-backed disk of its own",
         "btrfs": "btrfs on a loop-backed disk of its own",
     }
+    needs_hosts: ClassVar[bool] = False
     tunables: ClassVar[dict[str, str]] = {
         "mkfs": "further arguments of mkfs, for example '-m reflink=0'",
         "mount": "mount options, for example 'noatime,compress=zstd'",
     }
 
     @staticmethod
-    def preflight(layout: str, disk: Disk, dataset_bytes: int) -> None:
+    def preflight(layout: str, lab: LabDeclaration, dataset_bytes: int) -> None:
         """See SystemAdapter: root, mkfs there, disk large enough for the data set."""
         if os.geteuid() != 0:
             raise AdapterError(f"local/{layout} needs root (loop devices, mount); run as root or use path:DIR")
@@ -52,7 +53,7 @@ class LocalSystem(MountedSystem):
             raise AdapterError(
                 f"{_MKFS[layout][0]} is missing; install it with: apt-get install -y {_PACKAGES[layout]}"
             )
-        size = disk.size or _LEAST_BYTES
+        size = lab.disk.size or _LEAST_BYTES
         if size < _LEAST_BYTES:
             raise AdapterError(
                 f"a disk of {units.format_bytes(size)} is too small for {layout}; at least 300MiB are needed"
@@ -80,7 +81,9 @@ class LocalSystem(MountedSystem):
         try:
             if self._base != self.deployment.lab.directory:
                 self.deployment.lab.make_directory(self._base)
-            make_backing_file(self._backing, self.deployment.disk.size or _LEAST_BYTES, self.deployment.disk.fill)
+            make_backing_file(
+                self._backing, self.deployment.disk.size or _LEAST_BYTES, self.deployment.disk.fill or "written"
+            )
             self._device_path = attach_loop(host, self._backing)
             extra = shlex.split(str(self.deployment.tuning.get("mkfs", "")))
             host.run([*_MKFS[layout], *extra, self._device_path], timeout_seconds=300).must(f"making {layout}")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from assay.lab.disks import mount_entry
 from assay.lab.registry import LabError
-from assay.model.study import Disk
+from assay.model.lab import Lab as LabDeclaration
 from assay.systems.base import AdapterError, Deployment
 from assay.systems.mounted import MountedSystem, room_for
 
@@ -18,10 +18,11 @@ class PathSystem(MountedSystem):
 
     system: ClassVar[str] = "path"
     layouts: ClassVar[dict[str, str]] = {"DIR": "an existing directory, on whatever is mounted there"}
+    needs_hosts: ClassVar[bool] = False
     tunables: ClassVar[dict[str, str]] = {}
 
     @staticmethod
-    def preflight(layout: str, disk: Disk, dataset_bytes: int) -> None:  # noqa: ARG004 (the disk is the user's own)
+    def preflight(layout: str, lab: LabDeclaration, dataset_bytes: int) -> None:  # noqa: ARG004 (the disk is the user's own)
         """See SystemAdapter: the directory exists, may be written and has room."""
         path = Path(layout)
         if not path.is_absolute():

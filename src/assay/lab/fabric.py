@@ -211,7 +211,7 @@ class Fabric:
 def shape_commands(network: Network) -> list[str]:
     """Arguments of ``tc qdisc replace dev X`` that shape one end of a link; empty when it is unlimited."""
     commands, parent = [], "root"
-    if network.bandwidth != "unlimited":
+    if network.bandwidth is not None:
         # a burst of a millisecond and not below 128 KiB; measured with iperf3: within 1 % of the rate's payload share
         burst = max(128 << 10, network.bandwidth // 1000)
         commands.append(f"root handle 1: tbf rate {network.bandwidth * 8}bit burst {burst} latency 20ms")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
-from assay.model.fields import Bytes, Fraction, Model, Rate, Seconds
+from assay.model import units
+from assay.model.fields import Bytes, Fraction, Model, Seconds
 
 
 class Disk(Model):
@@ -32,11 +33,30 @@ class Disk(Model):
     )
 
 
+def _parse_bandwidth(value: object) -> int | None:
+    if value in (None, "unlimited"):
+        return None
+    rate = units.parse_rate(value)
+    if rate <= 0:
+        raise ValueError(f"{value!r} is no bandwidth; write for example 1Gbit or unlimited")
+    return rate
+
+
+Bandwidth = Annotated[
+    int | None,
+    BeforeValidator(_parse_bandwidth),
+    PlainSerializer(lambda rate: None if rate is None else f"{rate}B/s", return_type=str | None),
+    WithJsonSchema(
+        {"anyOf": [{"type": "string"}, {"type": "null"}], "examples": ["1Gbit"], "description": "rate or unlimited"}
+    ),
+]
+
+
 class Network(Model):
     """Every host's link, the clients' too; both directions have the same figures."""
 
-    bandwidth: Rate | Literal["unlimited"] = Field(
-        default="unlimited", description="Bandwidth of each link and direction, e.g. 1Gbit, or unlimited."
+    bandwidth: Bandwidth = Field(
+        default=None, description="Bandwidth of each link and direction, e.g. 1Gbit; default: unlimited."
     )
     delay: Annotated[Seconds, Field(ge=0)] = Field(
         default=0.0, description="Added one-way delay of each link; needs the kernel's netem."

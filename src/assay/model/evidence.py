@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from assay.model.baseline import Bound
+
 Direction = Literal["read", "write"]
 
 
@@ -212,6 +214,18 @@ class Summary(Record):
         )
 
 
+class DegradedEvidence(Record):
+    """What was done to the system around a degraded attempt, and whether its data stayed right."""
+
+    killed: list[str] = []  # hosts
+    killed_seconds: float = 0.0  # that killing took
+    verified_degraded: bool | None = None  # checksums right with the hosts gone; None: not verified
+    restarted_seconds: float | None = None  # until all daemons were there again; None: not reached
+    healed_seconds: float | None = None  # from the restart until healed; None: not reached
+    verified_healed: bool | None = None
+    problems: list[str] = []  # what was wrong, file by file
+
+
 class AttemptEvidence(Record):
     """One execution of a cell in one block and all that was observed around it."""
 
@@ -235,6 +249,8 @@ class AttemptEvidence(Record):
     cold: ColdEvidence | None = None
     settle: SettleEvidence | None = None
     durability: DurabilityEvidence | None = None
+    degraded: DegradedEvidence | None = None
+    bound: Bound | None = None  # None: no network to be bound by
     clients: list[ClientResult] = []
     summary: Summary | None = None
     dataset_bytes: int = 0

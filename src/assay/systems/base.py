@@ -6,6 +6,7 @@ A cell that needs a capability which the adapter lacks is *not applicable*: neve
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -34,6 +35,11 @@ class Deployment:
     tuning: dict[str, Any] = field(default_factory=dict)
     fabric: Fabric | None = None  # hosts of its own, for adapters that need them
     mount: str | None = None  # an existing mount to be used instead of deploying
+
+    @property
+    def clients(self) -> list[Host]:
+        """Hosts that mount and load it, at least one; those of a fabric are there once it is up."""
+        return list(self.fabric.clients) if self.fabric is not None and self.fabric.clients else [self.host]
 
     @property
     def slug(self) -> str:
@@ -117,12 +123,52 @@ class HasHealth(Protocol):
     def health(self) -> tuple[bool | None, str]: ...
 
 
+@runtime_checkable
+class KillsHosts(Protocol):
+    """Can lose hosts and daemons on purpose and get them back."""
+
+    def kill_hosts(self, count: int) -> list[str]:
+        """Kill ``count`` storage hosts at once, never the one that clients mount from; returns their names."""
+        ...
+
+    def restart_hosts(self, timeout_seconds: float) -> float:
+        """Start the killed hosts and their daemons again; returns the seconds until all were there. Raises AdapterError."""
+        ...
+
+    def heal(self, timeout_seconds: float) -> float | None:
+        """Wait until every copy and shard is whole again; returns the seconds, None past the timeout."""
+        ...
+
+
+@runtime_checkable
+class Resizes(Protocol):
+    """Can grow and shrink while it is used."""
+
+    def grow(self, hosts: int, progress: Callable[[str], None]) -> None:
+        """Add the storage of further hosts and move data to it. Raises AdapterError."""
+        ...
+
+    def shrink(self, hosts: int, progress: Callable[[str], None]) -> None:
+        """Move data away from the last hosts and take their storage out. Raises AdapterError."""
+        ...
+
+
+@runtime_checkable
+class ExportsMap(Protocol):
+    """Can export where it puts data, for the placement simulator."""
+
+    def cluster_map(self) -> dict[str, Any]: ...
+
+
 CAPABILITIES: dict[str, type] = {
     "go-cold": GoesCold,
     "settle": Settles,
     "byte-counters": CountsBytes,
     "durability": HasDurability,
     "health": HasHealth,
+    "kill-hosts": KillsHosts,
+    "resize": Resizes,
+    "cluster-map": ExportsMap,
 }
 
 

@@ -86,6 +86,7 @@ def make_plan(study: Study, *, study_id: str, seed: int, scale: float, memory_by
     if not 0 < scale < math.inf:
         raise PlanError(f"scale {scale} is not a positive number; 0.1 makes sizes and times a tenth")
     _refuse_too_many(study)
+    _refuse_too_degraded(study)
     candidates = _candidates(study)
     points = _points(study, scale, memory_bytes)
     cells = {
@@ -108,13 +109,21 @@ def _refuse_too_many(study: Study) -> None:
     points = 0
     for workload in study.workloads:
         assert workload.fio is not None
-        axes = [*(getattr(workload.fio, name) for name in _AXES), *workload.fio.options.values()]
+        axes = [*_axes(workload.fio).values(), *workload.fio.options.values()]
         points += math.prod(map(len, axes))
     if candidates * points > MOST_CELLS:
         raise PlanError(
             f"{candidates} candidates × {points} workload points are {candidates * points} cells, at most {MOST_CELLS} can "
             "be planned; shorten the lists"
         )
+
+
+def _refuse_too_degraded(study: Study) -> None:
+    for workload in study.workloads:
+        assert workload.fio is not None
+        most = max(workload.fio.degraded.hosts)
+        if most >= study.lab.hosts:
+            raise PlanError(f"degraded: hosts: {most} leaves none of the lab's {study.lab.hosts} storage hosts")
 
 
 def _candidates(study: Study) -> list[PlannedCandidate]:
@@ -163,13 +172,16 @@ _AXES = (
 )  # fmt: skip
 
 
+def _axes(fio: FioWorkload) -> dict[str, list[Any]]:
+    return {**{name: getattr(fio, name) for name in _AXES}, "degraded_hosts": fio.degraded.hosts}
+
+
 def _points(study: Study, scale: float, memory_bytes: int) -> list[PlannedPoint]:
     planned: dict[str, PlannedPoint] = {}
     for workload in study.workloads:
         assert workload.fio is not None
         fio = workload.fio
-        axes = {name: getattr(fio, name) for name in _AXES}
-        for values in _product(axes):
+        for values in _product(_axes(fio)):
             for options in _product(fio.options):
                 point = _point(fio, values, options, scale, memory_bytes)
                 name = _point_name(workload.name, fio, point)
@@ -237,7 +249,10 @@ def _point(
 def _point_name(name: str | None, fio: FioWorkload, point: FioPoint) -> str:
     parts = [name] if name else []
     parts += [point.pattern, units.format_bytes(point.block_size), f"{point.threads} thr"]
-    parts += [text for axis, text in _shown(point).items() if len(getattr(fio, axis)) > 1]
+    axes = _axes(fio)
+    parts += [text for axis, text in _shown(point).items() if len(axes[axis]) > 1]
+    if point.degraded_hosts and len(axes["degraded_hosts"]) == 1:
+        parts.append(_shown(point)["degraded_hosts"])
     parts += [f"{k}={v}" for k, v in point.options.items() if len(fio.options[k]) > 1]
     return " ".join(parts)
 
@@ -258,6 +273,7 @@ def _shown(point: FioPoint) -> dict[str, str]:
         "read_share": f"{point.read_share:.0%} reads",
         "verify": f"verify {point.verify}",
         "clients": f"{point.clients} clients",
+        "degraded_hosts": f"{point.degraded_hosts} hosts down" if point.degraded_hosts else "all hosts up",
     }
 
 

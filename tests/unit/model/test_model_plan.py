@@ -239,3 +239,21 @@ def test_estimate_adds_up() -> None:
     assert cost["pilot_seconds"] == pytest.approx(3 * cost["block_seconds"])
     assert cost["maximum_seconds"] == pytest.approx(10 * cost["block_seconds"])
     assert cost["dataset_bytes"] == 2 * 16 * MIB  # the twin shares its deployment
+
+
+def test_degraded_is_an_axis_and_is_told_in_the_name() -> None:
+    both = plan(study({"degraded": {"hosts": [0, 2]}}))
+    assert [p.name for p in both.points] == ["read 4KiB 1 thr all hosts up", "read 4KiB 1 thr 2 hosts down"]
+    assert [p.point.degraded_hosts for p in both.points] == [0, 2]
+    assert plan(study({"degraded": {"hosts": 2}})).points[0].name == "read 4KiB 1 thr 2 hosts down"
+    assert plan(study()).points[0].name == "read 4KiB 1 thr"
+
+
+def test_somebody_must_be_left() -> None:
+    with pytest.raises(PlanError, match="degraded: hosts: 6 leaves none of the lab's 6 storage hosts"):
+        plan(study({"degraded": {"hosts": 6}}))
+
+
+def test_an_existing_mount_goes_with_the_candidate_and_its_twin() -> None:
+    planned = plan(study(candidates=({"system": "glusterfs/distributed", "mount": "/mnt/x"}, "local/xfs")))
+    assert [c.mount for c in planned.candidates] == ["/mnt/x", None, "/mnt/x", None]

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal
 
+from assay.campaign.bounds import CellBound, bounds_of
 from assay.checks.registry import Weight, all_rules
 from assay.model.study import Measure
 from assay.model.verdict import Verdict, worst
@@ -201,6 +202,7 @@ class Analysis:
     winners: tuple[Winner, ...]  # one per point
     tally: Tally  # of all attempts of the study
     sentences: tuple[str, ...]
+    bounds: Mapping[str, CellBound]  # by cell id; of cells that have one
 
     @property
     def baseline_comparisons(self) -> tuple[Comparison, ...]:
@@ -239,6 +241,7 @@ def analyse(data: StudyData) -> Analysis:
         winners=tuple(_winner(point, subjects, by_key, comparisons, measure.metric) for point in points),
         tally=Tally.of(rows),
         sentences=(),
+        bounds=bounds_of(data),
     )
     return replace(analysis, sentences=sentences(analysis, {w.id: w.name for w in data.workloads}))
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from assay.campaign.bounds import NEAR
 from assay.model.verdict import Verdict
 from assay.stats.compare import Decision
 
@@ -38,6 +39,7 @@ def sentences(analysis: Analysis, names: Mapping[str, str]) -> tuple[str, ...]:
     return (
         *_race(analysis),
         *_against_baseline(analysis, names),
+        *_network_bound(analysis),
         *_false_alarms(analysis),
         *_caveats(analysis),
     )
@@ -101,6 +103,24 @@ def _extremes(comparisons: Sequence[Comparison], names: Mapping[str, str]) -> st
     if wins:
         text += "; largest gain " + _named(max(wins, key=lambda c: c.ratio.estimate), names)
     return text
+
+
+def _network_bound(analysis: Analysis) -> list[str]:
+    """Where the link was measured rather than the system."""
+    near, bounded = Counter[str](), Counter[str]()
+    for cell in analysis.cells:
+        bound = analysis.bounds.get(cell.cell_id)
+        if bound is None or cell.role != "subject" or not cell.n:
+            continue
+        bounded[cell.candidate] += 1
+        near[cell.candidate] += (bound.share(cell.intervals["bandwidth"].estimate) or 0.0) >= NEAR
+    if not near.total():
+        return []
+    parts = [f"{label} on {near[label]} of {bounded[label]} points" for label in analysis.subjects if near[label]]
+    return [
+        f"Limited by the network (at least {100 * NEAR:g} % of what it lets through for the layout): {', '.join(parts)}; "
+        "there the links were measured, not the file system."
+    ]
 
 
 def _false_alarms(analysis: Analysis) -> list[str]:

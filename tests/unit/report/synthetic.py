@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from assay.campaign.bounds import cell_bound, layout_of
 from assay.ledger.queries import StudyData
 from assay.ledger.schema import (
     BlockRow,
@@ -21,11 +22,13 @@ from assay.ledger.schema import (
     StudyRow,
     WorkloadRow,
 )
+from assay.model.baseline import Baselines, Bound, DiskFigure, LinkFigure
 from assay.model.evidence import (
     AttemptEvidence,
     AttemptStatus,
     ClientResult,
     ClientSamples,
+    DegradedEvidence,
     DirectionSummary,
     DurabilityEvidence,
     Histogram,
@@ -81,13 +84,86 @@ class Spec:
     question: str = "Which local file system serves small random writes best?"
     volatile: Sequence[str] = ()  # systems of another durability tier
     failures: bool = True  # plant failed, void and retried attempts, and an invalid cell
+    link: float | None = None  # bytes/s of each host's link; candidates with a layout are bound by it
+    killed: Sequence[int] = (0,)  # hosts killed, an axis
+    baselines: Baselines | None = None
 
 
-def _point(pattern: str, block_size: int, threads: int) -> FioPoint:
+LINK = 119e6  # bytes/s of payload through 1 Gbit/s
+STORAGE = tuple(f"s{i}" for i in range(1, 7))
+#: Six hosts with 1 Gbit/s links: the three layouts of the papers, a second system in one of them, and a local disk.
+LAB_CANDIDATES = (
+    "glusterfs/distributed", "glusterfs/replicated-3", "glusterfs/rain-4-2", "ceph/rain-4-2", "local/xfs"
+)  # fmt: skip
+
+
+def baselines() -> Baselines:
+    """What such a lab measures: every figure another one, so that a mixed-up cell is seen."""
+    hosts = (*STORAGE, "c1")
+    return Baselines(
+        measured_at=START,
+        seconds=12.5,
+        links=[
+            LinkFigure(source=a, target=b, bytes_per_second=LINK - 1e5 * (10 * i + k), retransmits=i)
+            for i, a in enumerate(hosts)
+            for k, b in enumerate(hosts)
+            if a != b
+        ],
+        all_to_client_bytes_per_second={"c1": 118.5e6},
+        client_to_all_bytes_per_second={"c1": 117.5e6},
+        disks=[
+            DiskFigure(host=h, disk=0, read_bytes_per_second=9e8 + 1e7 * i, write_bytes_per_second=7e8 + 1e7 * i)
+            for i, h in enumerate(STORAGE)
+        ],
+        clock_offset_seconds={h: 0.0 if h == "c1" else 0.00012 for h in hosts},
+        idle_cpu_busy_share=dict.fromkeys(hosts, 0.03),
+        round_trip_seconds=dict.fromkeys(STORAGE, 0.00021),
+        problems=["s3: iperf3 ended with 1 (unable to connect)"],
+    )
+
+
+def lab_spec(**changes: Any) -> Spec:
+    """A small study on such a lab."""
+    given: dict[str, Any] = {
+        "candidates": LAB_CANDIDATES,
+        "patterns": ("read", "write"),
+        "block_sizes": (4096, 1 << 20),
+        "threads": (1, 8),
+        "blocks": 6,
+        "failures": False,
+        "factors": {
+            "glusterfs/replicated-3": 0.9,
+            "glusterfs/rain-4-2": 0.7,
+            "ceph/rain-4-2": 0.5,
+            "local/xfs": 1.5,
+        },
+        "noisy": {},
+        "link": LINK,
+        "baselines": baselines(),
+    }
+    return Spec(**given | changes)
+
+
+def _bound(system: str, spec: Spec) -> Bound | None:
+    layout = layout_of(system)
+    if layout is None or spec.link is None:
+        return None
+    return Bound(
+        read_bytes_per_second=spec.link,
+        write_bytes_per_second=spec.link / layout.overhead,
+        link_bytes_per_second=spec.link,
+        read_limit="client in: 1 byte per byte read",
+        write_limit=f"client out: {layout.overhead:g} bytes per byte written",
+        enforced=True,
+    )
+
+
+def _point(pattern: str, block_size: int, threads: int, killed: int = 0) -> FioPoint:
     return FioPoint(
         pattern=pattern, block_size=block_size, threads=threads, iodepth=32, engine="libaio", size=1 << 30,  # type: ignore[arg-type]
         runtime=60.0, ramp=0.0, time_based=True, direct=True, cache="cold", fsync=0, fdatasync=0,
         end_fsync="write" in pattern, rate=None, read_share=0.5, verify="none", clients=1,
+        degraded_hosts=killed,
     )  # fmt: skip
 
 
@@ -107,13 +183,18 @@ def study_data(spec: Spec | None = None) -> StudyData:
         WorkloadRow(
             study_id=STUDY_ID,
             id=f"point{i:04d}",
-            name=f"{p.pattern} {format_bytes(p.block_size)} {p.threads} thr",
+            name=f"{p.pattern} {format_bytes(p.block_size)} {p.threads} thr"
+            + (f" {p.degraded_hosts} hosts killed" if p.degraded_hosts else ""),
             kind="fio",
             position=i,
             point=p.model_dump(mode="json"),
         )
         for i, p in enumerate(
-            _point(pattern, size, n) for pattern in spec.patterns for size in spec.block_sizes for n in spec.threads
+            _point(pattern, size, n, killed)
+            for pattern in spec.patterns
+            for size in spec.block_sizes
+            for n in spec.threads
+            for killed in spec.killed
         )
     ]
     cells = [
@@ -134,7 +215,7 @@ def study_data(spec: Spec | None = None) -> StudyData:
     points = {w.id: w for w in workloads}
 
     def evidence(attempt_id: str) -> AttemptEvidence:
-        return _evidence(by_id[attempt_id], points[by_id[attempt_id]["workload_id"]].point, spec.volatile)
+        return _evidence(by_id[attempt_id], points[by_id[attempt_id]["workload_id"]].point, spec)
 
     def samples(attempt_id: str) -> Samples | None:
         row = by_id[attempt_id]
@@ -147,9 +228,12 @@ def study_data(spec: Spec | None = None) -> StudyData:
             "raw": b"{}" * 40_000,
         }.get(content_hash)
 
-    return StudyData(
+    shape: dict[str, Any] = {"disk": {"size": 4 << 30}}
+    if spec.link is not None:
+        shape |= {"kind": "local", "hosts": 6, "clients": 1, "network": {"bandwidth": "125000000B/s"}}
+    made = StudyData(
         study=_study(spec, rows),
-        lab=LabRow(id="lab1", study_id=STUDY_ID, kind="local", shape={"disk": {"size": 4 << 30}}),
+        lab=LabRow(id="lab1", study_id=STUDY_ID, kind="local", shape=shape),
         hosts=[
             HostRow(
                 lab_id="lab1",
@@ -177,11 +261,13 @@ def study_data(spec: Spec | None = None) -> StudyData:
         samples=samples,
         artefact=artefact,
     )
+    object.__setattr__(made, "baselines", spec.baselines)
+    return made
 
 
 def _candidates(spec: Spec) -> list[CandidateRow]:
     planned: list[tuple[str, str, str, str | None]] = [
-        (label, f"local/{'ext4' if '<' in label else label}", "subject", None) for label in spec.candidates
+        (label, _system(label), "subject", None) for label in spec.candidates
     ]
     if spec.aa:
         planned.append((f"{spec.candidates[0]} (A/A)", planned[0][1], "twin", spec.candidates[0]))
@@ -202,12 +288,16 @@ def _candidates(spec: Spec) -> list[CandidateRow]:
     ]
 
 
+def _system(label: str) -> str:
+    return label if "/" in label and "<" not in label else f"local/{'ext4' if '<' in label else label}"
+
+
 def _study(spec: Spec, rows: Sequence[Mapping[str, Any]]) -> StudyRow:
     declaration = {
         "study": "synthetic",
         "question": spec.question,
         "source": "made up; planted effects",
-        "candidates": [{"system": f"local/{c}"} for c in spec.candidates],
+        "candidates": [{"system": _system(c)} for c in spec.candidates],
         "measure": {
             "metric": spec.metric,
             "blocks": {"pilot": 5, "minimum": 5, "maximum": 30},
@@ -260,7 +350,11 @@ def _attempts(
             if candidate.role == "null":
                 factor = 40.0
             sigma = _lookup(spec.noisy, source, point.pattern, spec.noise)
-            bandwidth = _base_bandwidth(point) * factor * math.exp(random.normal(0, sigma))
+            bandwidth = _base_bandwidth(point) * factor
+            if (bound := cell_bound(_bound(candidate.system, spec), workload.point)) is not None:
+                # a soft ceiling: small I/O stays what it is, large I/O comes to 96 % of the link
+                bandwidth /= (1 + (bandwidth / (0.96 * bound.bytes_per_second)) ** 4) ** 0.25
+            bandwidth *= math.exp(random.normal(0, sigma))
             first = spec.failures and block == 3 and workload.position == 1 and candidate.position == 1
             tries = ["failed", "finished"] if first else ["finished"]
             for number, status in enumerate(tries):
@@ -333,7 +427,7 @@ def _checks(row: Mapping[str, Any]) -> list[tuple[str, ...]]:
     return found
 
 
-def _evidence(row: Mapping[str, Any], point: Mapping[str, Any], volatile: Sequence[str]) -> AttemptEvidence:
+def _evidence(row: Mapping[str, Any], point: Mapping[str, Any], spec: Spec) -> AttemptEvidence:
     return AttemptEvidence(
         attempt_id=row["id"],
         study_id=STUDY_ID,
@@ -354,7 +448,9 @@ def _evidence(row: Mapping[str, Any], point: Mapping[str, Any], volatile: Sequen
             "fio": "fio-3.33",
         },
         before=Snapshot(at=row["started_at"]),
-        durability=DurabilityEvidence(declared="volatile" if row["system"] in volatile else "device"),
+        durability=DurabilityEvidence(declared="volatile" if row["system"] in spec.volatile else "device"),
+        bound=_bound(row["system"], spec),
+        degraded=_degraded(row, int(point["degraded_hosts"])),
         dataset_bytes=1 << 30,
         clients=[
             ClientResult(
@@ -377,6 +473,21 @@ def _evidence(row: Mapping[str, Any], point: Mapping[str, Any], volatile: Sequen
         ),
         error="" if row["status"] == "finished" else "fio: Input/output error",
         artefacts={"job.fio": "job", "command": "command", "fio.json": "raw"},
+    )
+
+
+def _degraded(row: Mapping[str, Any], killed: int) -> DegradedEvidence | None:
+    if not killed or layout_of(row["system"]) is None:
+        return None
+    lost = row["system"].endswith("replicated-3") and row["block"] == 2
+    return DegradedEvidence(
+        killed=list(STORAGE[:killed]),
+        killed_seconds=0.03,
+        verified_degraded=not lost,
+        restarted_seconds=2.4 + 0.1 * row["block"],
+        healed_seconds=None if lost else 3.6 + 0.1 * row["block"],
+        verified_healed=None if lost else True,
+        problems=["job.0.0: sha256 differs"] if lost else [],
     )
 
 

@@ -46,14 +46,30 @@ class Baselines(BaseModel):
     problems: list[str] = []  # what could not be measured, with the reason
 
 
+class Limit(BaseModel):
+    """What one kind of network interface lets through in one direction: ``links`` of them together carry at most
+    ``links`` x the link's rate, and each user byte needs so many bytes of it."""
+
+    model_config = _CONFIG
+
+    nic: str  # e.g. "client out", "one file's busiest host out", "all hosts in"
+    links: float
+    per_byte_read: float = 0.0
+    per_byte_written: float = 0.0
+
+
 class Bound(BaseModel):
-    """The most that the network lets through for one cell; None: no bound known. Bytes of user data per second."""
+    """The most that the network lets through for one cell. Bytes of user data per second; None: the point does not go in
+    that direction."""
 
     model_config = _CONFIG
 
     read_bytes_per_second: float | None = None
     write_bytes_per_second: float | None = None
+    total_bytes_per_second: float | None = None  # both directions together, in the point's mix of reads and writes
     link_bytes_per_second: float | None = None  # payload of one link and direction
+    burst_bytes: float = 0.0  # payload that each link lets through at once, above its rate
     read_limit: str = ""  # what limits, e.g. "client in: 1 byte per byte read"
     write_limit: str = ""  # e.g. "client out: 1.5 bytes per byte written"
+    limits: list[Limit] = []  # all of them; the figures above are what follows
     enforced: bool = False  # whether the link is shaped: then no result can be above the bound and be right

@@ -9,6 +9,7 @@ from assay.report.page import summary
 if TYPE_CHECKING:
     from assay.campaign.analysis import Analysis
     from assay.ledger.queries import StudyData
+    from assay.report.bounds import BoundWords
 
 _SPECIAL = "\\`*_[]<>|#~"
 
@@ -30,6 +31,21 @@ def _ratio(ratio: dict[str, Any] | None) -> str:
     if ratio is None:
         return "–"
     return f"{ratio['sign']} **{ratio['ratio']}** ({ratio['span']}) {ratio['words']}"
+
+
+def _share(bound: BoundWords | None) -> str:
+    return f"; {bound.share_text} of bound" if bound is not None and bound.share is not None else ""
+
+
+def _bound_facts(page: dict[str, Any]) -> list[str]:
+    """One line per distinct bound, in words."""
+    rows = [(page["analysis"].baseline, row["bound"]) for row in page["matrix"]]
+    rows += [(other["label"], other["bound"]) for row in page["matrix"] for other in row["others"]]
+    found: dict[str, list[str]] = {}
+    for label, bound in rows:
+        if bound is not None and label not in (labels := found.setdefault(bound.title, [])):
+            labels.append(label)
+    return [f"{escape(', '.join(labels))}: {escape(title)}" for title, labels in found.items()]
 
 
 def render_markdown(data: StudyData, analysis: Analysis) -> str:
@@ -59,10 +75,13 @@ def render_markdown(data: StudyData, analysis: Analysis) -> str:
     heads += [f"{escape(label)} (ratio)" for label in analysis.subjects[1:]] + ["best"]
     rows = []
     for row in page["matrix"]:
-        cells = [escape(row["workload"]), f"{row['baseline']['value']} ({row['baseline']['span']})"]
+        cells = [
+            escape(row["workload"]),
+            f"{row['baseline']['value']} ({row['baseline']['span']}){_share(row['bound'])}",
+        ]
         for other in row["others"]:
             note = f" *{escape(other['note'])}*" if other["note"] else ""
-            cells.append(_ratio(other["ratio"]) + note)
+            cells.append(_ratio(other["ratio"]) + _share(other["bound"]) + note)
         rows.append([*cells, escape(row["best"])])
     parts.append(table(heads, rows))
     parts.append(
@@ -82,6 +101,7 @@ def render_markdown(data: StudyData, analysis: Analysis) -> str:
             f"harness floor ({escape(near['candidate'])}): at most {near['largest_text']} of it was reached, on "
             f"{escape(near['workload'])}"
         )
+    facts += _bound_facts(page)
     facts += [
         f"not like with like: {escape(u['a'])} and {escape(u['b'])} differ in {u['what']} ({escape(u['words'])}) on "
         f"{u['points']} points"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from assay.campaign.analysis import METRIC_COLUMNS, smaller_is_better
+from assay.report.bounds import bound_words
 from assay.report.format import UNITS
 from assay.stats.intervals import Interval
 
@@ -46,6 +47,10 @@ GLOSSARY: dict[str, str] = {
     "target met": "Whether the interval is as narrow as the study asked for.",
     "share of floor": "How near a candidate comes to the harness floor: the same load on fio's null engine or on "
     "memory. Near 100 % the load generator was measured, not the file system.",
+    "bound": "The most user data per second that the lab's links let through for a layout, from the messages the layout "
+    "sends per byte: a client that writes 1.5 bytes per byte of user data (RAIN 4+2) has a bound of 1/1.5 of its link.",
+    "share of bound": "Bandwidth over that bound. Near 100 % the link was measured; a result above it is impossible "
+    "on shaped links, and its attempt is invalid. A low share says that something else is the limit.",
     "A/A": "The first candidate a second time under another label. Every difference found there is a false alarm.",
     "MB/s": "10^6 bytes per second. KiB and MiB are 2^10 and 2^20 bytes.",
 }
@@ -92,6 +97,12 @@ def cells_table(analysis: Analysis) -> pl.DataFrame:
         for metric, column in _COLUMN.items():
             row |= _interval(cell.intervals[metric], column, UNITS[metric].factor)
             row[f"{column}_arithmetic_mean"] = _scaled(cell.means[metric], UNITS[metric].factor)
+        bound = bound_words(analysis, cell)
+        row |= {
+            "bound_mb_s": bound.megabytes if bound else None,
+            "share_of_bound": bound.share if bound else None,
+            "bound_reason": bound.reason if bound else None,
+        }
         column = _COLUMN[analysis.metric]
         row |= _interval(cell.median, f"median_{column}", UNITS[analysis.metric].factor)
         row |= {
@@ -104,6 +115,7 @@ def cells_table(analysis: Analysis) -> pl.DataFrame:
         rows.append(row)
     figures = {name: pl.Float64 for row in rows[:1] for name in row if "_mb_s" in name or "_ms" in name}
     figures |= {name: pl.Float64 for row in rows[:1] for name in row if "iops" in name}
+    figures |= {"share_of_bound": pl.Float64, "bound_reason": pl.String} if rows else {}
     return pl.DataFrame(rows, schema_overrides=figures, infer_schema_length=None)
 
 
@@ -141,8 +153,10 @@ def comparisons_table(analysis: Analysis) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def attempts_table(data: StudyData) -> pl.DataFrame:
+def attempts_table(data: StudyData, analysis: Analysis) -> pl.DataFrame:
     """One row per attempt in order of start; ``started_s`` counts from the first attempt."""
+    bounds = {cell: bound.bytes_per_second for cell, bound in analysis.bounds.items()}
+    bound = pl.col("cell_id").replace_strict(bounds, default=None, return_dtype=pl.Float64)
     names = {w.id: w.name for w in data.workloads}
     frame = data.attempts
     metrics = [
@@ -159,6 +173,8 @@ def attempts_table(data: StudyData) -> pl.DataFrame:
         (pl.col("started_at") - pl.col("started_at").min()).alias("started_s"),
         (pl.col("ended_at") - pl.col("started_at")).alias("seconds"),
         *metrics,
+        (bound * 1e-6).alias("bound_mb_s"),
+        (pl.col("bandwidth") / bound).alias("share_of_bound"),
         pl.col("id").alias("attempt_id"),
         "cell_id",
     )
@@ -176,6 +192,6 @@ def all_tables(data: StudyData, analysis: Analysis) -> dict[str, pl.DataFrame]:
     return {
         "cells": cells_table(analysis),
         "comparisons": comparisons_table(analysis),
-        "attempts": attempts_table(data),
+        "attempts": attempts_table(data, analysis),
         "checks": checks_table(data),
     }

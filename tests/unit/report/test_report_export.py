@@ -61,8 +61,8 @@ def test_cells_table_recomputed(data: StudyData, analysis: Analysis) -> None:
         assert row["iops_per_s_arithmetic_mean"] == pytest.approx(mine["iops"].to_numpy().mean())
 
 
-def test_attempts_table_keeps_every_attempt(data: StudyData) -> None:
-    table = tables.attempts_table(data)
+def test_attempts_table_keeps_every_attempt(data: StudyData, analysis: Analysis) -> None:
+    table = tables.attempts_table(data, analysis)
     assert table["attempt_id"].to_list() == data.attempts["id"].to_list()
     expected = data.attempts["bandwidth"].drop_nulls().to_numpy().sum() / 1e6
     assert table["bandwidth_mb_s"].sum() == pytest.approx(expected)

@@ -15,7 +15,7 @@ from synthetic import CHECK_SCHEMA, HOSTILE, Spec, study_data
 
 from assay.campaign.analysis import Analysis, analyse
 from assay.ledger.queries import StudyData
-from assay.report import page
+from assay.report import page, records
 from assay.report.export import write_report
 from assay.report.figures import build
 
@@ -214,9 +214,9 @@ def test_bulk_data_are_thinned_to_the_budget() -> None:
 
 
 def test_of_very_many_attempts_the_bad_ones_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "MOST_ATTEMPTS", 30)
+    monkeypatch.setattr(records, "MOST_ATTEMPTS", 30)
     data = study_data(SMALL)
-    rows = page.attempt_rows(data)
+    rows = records.attempt_rows(data, analyse(data))
     assert len(rows) == 30
     assert sum(row["verdict"] != "valid" for row in rows) == data.attempts.filter(pl.col("verdict") != "valid").height
     html = " ".join(page.render_html(data, analyse(data), []).split())

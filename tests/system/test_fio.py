@@ -17,7 +17,7 @@ import pytest
 from assay.lab.host import LocalHost
 from assay.model.study import FioPoint
 from assay.model.summary import summarise, total_series
-from assay.workloads import fio_data
+from assay.workloads import fio_data, fio_files
 from assay.workloads.base import RunResult, Target, WorkloadError
 from assay.workloads.fio import FioWorkload
 
@@ -116,10 +116,10 @@ def test_data_set_is_laid_out_once_and_proven(target: Target) -> None:
     os.truncate(files[0], MIB)  # the marker still says complete
     workload.prepare(target, hosts, 1, 30)
     assert files[0].stat().st_size == 4 * MIB and files[1].stat().st_ino == before[1][0]
-    (directory / fio_data.MARKER).unlink()  # full size, but unproven
-    assert fio_data.complete_files(directory) == {}
+    (directory / fio_files.MARKER).unlink()  # full size, but unproven
+    assert fio_files.complete_files(directory) == {}
     workload.prepare(target, hosts, 1, 30)
-    assert set(fio_data.complete_files(directory).values()) == {4 * MIB}
+    assert set(fio_files.complete_files(directory).values()) == {4 * MIB}
 
 
 def test_interrupted_prepare_leaves_nothing_prepared(target: Target) -> None:
@@ -127,7 +127,7 @@ def test_interrupted_prepare_leaves_nothing_prepared(target: Target) -> None:
     with pytest.raises(WorkloadError, match="took more than"):
         workload.prepare(target, [LocalHost()], 1, 0.05)
     directory = workload.data_directory(target)
-    assert fio_data.complete_files(directory) == {} and not list(directory.glob("assay.*"))
+    assert fio_files.complete_files(directory) == {} and not list(directory.glob("assay.*"))
 
 
 @pytest.mark.parametrize("pattern", ["write", "randwrite", "randrw"])
@@ -279,7 +279,7 @@ def test_disk_full_while_preparing_is_one_line(tiny: Target, monkeypatch: pytest
             workload.prepare(tiny, [LocalHost()], 1, 30)
         assert "\n" not in str(caught.value)
         directory = workload.data_directory(tiny)
-        assert fio_data.complete_files(directory) == {} and not list(directory.glob("assay.*"))
+        assert fio_files.complete_files(directory) == {} and not list(directory.glob("assay.*"))
 
 
 @pytest.mark.root

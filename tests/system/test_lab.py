@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from lab_helpers import MIB, Forked, eventually, make_local, nothing_left, traces
 
-from assay.lab.disks import attach_loop, make_backing_file, mount_entry
+from assay.lab.disks import attach_loop, make_backing_file
 from assay.lab.host import LocalHost
 from assay.lab.registry import MARK, Lab, LabError, clean, find_labs, labs_root, mounts_below, processes_of
+from assay.lab.remote import mount_entry
 from assay.model.lab import Disk
 from assay.systems.base import Deployment
 from assay.systems.path import PathSystem

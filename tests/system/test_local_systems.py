@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 from lab_helpers import MIB, as_nobody, eventually, make_local, nothing_left, traces
 
+from assay.lab import remote
 from assay.lab.host import LocalHost
 from assay.lab.registry import Lab
 from assay.model.lab import Disk
+from assay.model.lab import Lab as LabDeclaration
 from assay.systems.base import AdapterError, Deployment
 from assay.systems.floor import TmpfsSystem
 from assay.systems.local import LocalSystem
@@ -43,6 +45,10 @@ def disk(lab: Lab) -> Iterator[LocalSystem]:
     yield system
     system.unmount()
     system.destroy()
+
+
+def shape(**disk: object) -> LabDeclaration:
+    return LabDeclaration(disk=Disk.model_validate(disk))
 
 
 def where(system: LocalSystem) -> Path:
@@ -136,12 +142,12 @@ def test_byte_counters_match_a_known_dd(disk: LocalSystem) -> None:
     assert size <= after[0] - between[0] < size * 1.1
 
 
-def test_durability_is_proven_not_believed(disk: LocalSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_durability_is_proven_not_believed(disk: LocalSystem) -> None:
     found = disk.probe_durability()
     assert (found.declared, found.probed) == ("device", True)
     assert list(where(disk).glob(".assay*")) == []
     disk.settle(5)
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # a file system whose fsync lies
+    disk.client.call(exec, "import os; os.fsync = lambda _: None")  # a file system whose fsync lies
     found = disk.probe_durability()
     assert (found.declared, found.probed) == ("page-cache", False)
 
@@ -255,7 +261,7 @@ def test_a_place_for_disks_of_the_users_choice(lab: Lab, tmp_path: Path) -> None
 
 def test_tools_are_found_without_sbin_in_the_path(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    LocalSystem.preflight("xfs", Disk(size=400 * MIB), MIB)
+    LocalSystem.preflight("xfs", shape(size=400 * MIB), MIB)
     system = make_local(lab, "xfs")
     system.deploy()
     system.mount()
@@ -264,7 +270,7 @@ def test_tools_are_found_without_sbin_in_the_path(lab: Lab, monkeypatch: pytest.
 
 
 def test_a_missing_mkfs_is_one_line_with_the_package(tmp_path: Path) -> None:
-    code = "from assay.systems.local import LocalSystem as L; from assay.model.lab import Disk; L.preflight('xfs', Disk(), 1)"
+    code = "from assay.systems.local import LocalSystem as L; from assay.model.lab import Lab; L.preflight('xfs', Lab(), 1)"
     hide = 'mount --bind /dev/null /usr/sbin/mkfs.xfs && exec "$0" -c "$1"'
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", hide, sys.executable, code],
@@ -280,9 +286,9 @@ def test_a_missing_mkfs_is_one_line_with_the_package(tmp_path: Path) -> None:
 
 def test_preflight_wants_root_and_room() -> None:
     with pytest.raises(AdapterError, match="needs root"):
-        as_nobody(lambda: LocalSystem.preflight("ext4", Disk(), MIB))
+        as_nobody(lambda: LocalSystem.preflight("ext4", shape(), MIB))
     with pytest.raises(AdapterError, match=r"data set of 1GiB needs a disk of at least 1\.28GiB"):
-        LocalSystem.preflight("ext4", Disk(size=1100 * MIB), 1 << 30)
+        LocalSystem.preflight("ext4", shape(size=1100 * MIB), 1 << 30)
 
 
 def test_tmpfs_is_volatile_and_its_own(lab: Lab, tmp_path: Path) -> None:
@@ -313,7 +319,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 def refused(layout: object, size: int = 4096) -> str:
     with pytest.raises(AdapterError) as caught:
-        PathSystem.preflight(str(layout), Disk(), size)
+        PathSystem.preflight(str(layout), shape(), size)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -325,7 +331,7 @@ def test_paths_that_cannot_be_used(small: Path, tmp_path: Path) -> None:
     assert "relative" in refused("mnt/nas")
     assert "cannot be used: File name too long" in refused("/" + "d" * 300)
     assert "does not exist" in refused("/tmp/\0")
-    PathSystem.preflight(str(small), Disk(), MIB)
+    PathSystem.preflight(str(small), shape(), MIB)
     assert "does not fit" in refused(small, 5 * MIB)
     (small / "filler").write_bytes(b"x" * (4 * MIB - 4096))
     assert "does not fit" in refused(small, 8192)
@@ -342,11 +348,10 @@ def test_paths_of_others(tmp_path: Path) -> None:
             parent.chmod(0o755)
     closed.parent.chmod(0o755)
     closed.chmod(0o755)
-    with pytest.raises(AdapterError, match=r"not writable for this user \(uid 65534\)"):
-        as_nobody(lambda: PathSystem.preflight(str(closed), Disk(), 1))
+    assert "not writable for this user (uid 65534)" in as_nobody(lambda: remote.unusable(closed))
     closed.parent.chmod(0o700)
-    with pytest.raises(AdapterError, match="cannot be used: Permission denied"):
-        as_nobody(lambda: PathSystem.preflight(str(closed), Disk(), 1))
+    with pytest.raises(PermissionError):
+        as_nobody(lambda: remote.unusable(closed))
 
 
 def test_a_path_works_in_a_directory_of_its_own(lab: Lab, tmp_path: Path) -> None:

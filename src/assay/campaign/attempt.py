@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from assay.campaign.deploy import Running
-from assay.lab.environment import cpu_times, environment, host_state
+from assay.lab import remote
+from assay.lab.environment import environment, host_state
 from assay.lab.host import Host, HostError
 from assay.lab.registry import LabError
 from assay.model.evidence import (
     AttemptEvidence,
     AttemptStatus,
     ColdEvidence,
+    HostState,
     Samples,
     SettleEvidence,
     Snapshot,
@@ -27,7 +28,6 @@ from assay.model.evidence import (
     Summary,
 )
 from assay.model.plan import PlannedCandidate, PlannedPoint
-from assay.model.study import FioPoint
 from assay.model.summary import summarise, total_series
 from assay.stats.steady import steady_window
 from assay.systems.base import AdapterError, CountsBytes, GoesCold, HasHealth, Settles
@@ -69,7 +69,7 @@ class _Load:
 
 
 def execute(
-    order: Order, running: Running, host: Host, observe: Callable[[], dict[str, Any]]
+    order: Order, running: Running, observe: Callable[[], dict[str, Any]]
 ) -> tuple[AttemptEvidence, Samples | None, list[Artefact]]:
     """Carry one attempt out. A failure of the system or the tool under test is in the evidence, never raised.
 
@@ -80,7 +80,7 @@ def execute(
     observed: dict[str, Any] = {}
     with _scratch(running) as scratch:
         try:
-            _carry_out(order, running, host, scratch, load)
+            _carry_out(order, running, scratch, load)
             observed = observe()
         except (AdapterError, WorkloadError, LabError, HostError, OSError) as problem:
             load.error = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
@@ -110,31 +110,30 @@ def execute(
     return evidence, Samples(clients=result.samples), list(result.artefacts)
 
 
-def _carry_out(order: Order, running: Running, host: Host, scratch: Path, load: _Load) -> None:
+def _carry_out(order: Order, running: Running, scratch: Path, load: _Load) -> None:
     """Bring the candidate into the claimed state, watch it idle, load it; fills ``load`` step by step."""
-    point, adapter = order.planned.point, running.adapter
+    point, adapter, clients = order.planned.point, running.adapter, running.clients
+    workload, processes = make_workload(point), running.spread(point.clients)
     floor = order.candidate.role in ("null", "floor")
     if point.cache == "cold" and not floor and isinstance(adapter, GoesCold):
         load.cold = adapter.go_cold()
-    if point.cache == "warm" and running.target.directory is not None:
-        _read_once(running.target.directory, point)
-    busy, total = cpu_times()
-    idle_since = time.monotonic()
+    if point.cache == "warm" and not running.target.null:
+        workload.warm(running.target, processes, order.deadline_seconds)
+    idle = _Watch(clients)
     if not floor and isinstance(adapter, Settles):
         load.settle = adapter.settle(SETTLE_TIMEOUT_SECONDS)
-    time.sleep(max(0.0, IDLE_WINDOW_SECONDS - (time.monotonic() - idle_since)))
-    load.before = _snapshot(running, host, (busy, total, time.monotonic() - idle_since))
-    busy, total = cpu_times()
-    started = time.monotonic()
-    load.result = make_workload(point).run(
+    time.sleep(max(0.0, IDLE_WINDOW_SECONDS - idle.seconds))
+    load.before = _snapshot(running, idle)
+    busy = _Watch(clients)
+    load.result = workload.run(
         running.target,
-        [host] * point.clients,
+        processes,
         seed=order.seed,
         scratch=scratch,
         deadline_seconds=point.runtime + point.ramp + order.deadline_seconds,
     )
-    load.seconds = time.monotonic() - started
-    load.after = _snapshot(running, host, (busy, total, load.seconds))
+    load.seconds = busy.seconds
+    load.after = _snapshot(running, busy)
 
 
 def _summarised(result: RunResult, error: str) -> tuple[Summary | None, str]:
@@ -203,41 +202,42 @@ def _scratch(running: Running) -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _snapshot(running: Running, host: Host, cpu: tuple[float, float, float]) -> Snapshot:
+class _Watch:
+    """What the CPUs of hosts do from now on."""
+
+    def __init__(self, hosts: Sequence[Host]) -> None:
+        self._hosts, self._begun = hosts, time.monotonic()
+        self._before = [host.call(remote.load) for host in hosts]
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.monotonic() - self._begun
+
+    def states(self) -> dict[str, HostState]:
+        """Each host now, and how busy it was since."""
+        seconds = self.seconds
+        return {
+            host.name: host_state(host.call(remote.load), before, seconds)
+            for host, before in zip(self._hosts, self._before, strict=True)
+        }
+
+
+def _snapshot(running: Running, watch: _Watch) -> Snapshot:
+    hosts = watch.states()  # first: asking the system is work too
     adapter = running.adapter
     devices = adapter.counters() if isinstance(adapter, CountsBytes) else None
     healthy, detail = adapter.health() if isinstance(adapter, HasHealth) else (None, "")
-    space: dict[str, int] = {}
-    mount: dict[str, str] = {}
-    if running.target.directory is not None:
-        stat = os.statvfs(running.target.directory)
-        space = {
-            "free_bytes": stat.f_bavail * stat.f_frsize,
-            "total_bytes": stat.f_blocks * stat.f_frsize,
-            "free_inodes": stat.f_favail,
-        }
-        mount = adapter.mount_facts() if isinstance(adapter, MountedSystem) else {}
-    busy, total, seconds = cpu
+    mounted = adapter if isinstance(adapter, MountedSystem) else None
     return Snapshot(
         at=time.time(),
-        hosts={host.name: host_state(busy, total, seconds)},
+        hosts=hosts,
         devices=devices,
-        mount=mount,
+        mount=mounted.mount_facts() if mounted else {},
         healthy=healthy,
         health_detail=detail,
-        **space,
+        **(mounted.space() if mounted else {}),
     )
-
-
-def _read_once(directory: Path, point: FioPoint) -> None:
-    """Read the region of the data set that the point uses, so that a cell that claims warm caches has them."""
-    left = point.dataset_bytes
-    for file in sorted(p for p in directory.rglob("*") if p.is_file()):
-        with file.open("rb", buffering=0) as stream:
-            region = point.size
-            while left > 0 and region > 0 and (chunk := stream.read(min(1 << 20, region))):
-                left -= len(chunk)
-                region -= len(chunk)
 
 
 def _steady(result: RunResult) -> SteadyEvidence | None:

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from assay.lab import remote
 from assay.lab.fabric import Fabric
 from assay.lab.host import Host, HostError
 from assay.lab.registry import Lab, LabError
@@ -31,6 +32,15 @@ class Running:
     durability: DurabilityEvidence | None = None
     prepare_seconds: float = 0.0
     failure: str = ""
+
+    @property
+    def clients(self) -> list[Host]:
+        """The hosts that mount and load it."""
+        return self.adapter.deployment.clients
+
+    def spread(self, processes: int) -> list[Host]:
+        """A host for each load-generating process, in turn."""
+        return [self.clients[number % len(self.clients)] for number in range(processes)]
 
 
 def preflight(study: Study, plan: Plan) -> None:
@@ -74,6 +84,8 @@ class Fleet:
         try:
             if adapter.deployment.fabric is not None:
                 adapter.deployment.fabric.up()
+            for client in running.clients:
+                client.call(remote.load)  # starts the helper process: the first attempt does not pay for it
             adapter.deploy()
             adapter.mount()
             running.target = Target(adapter.directory, null=candidate.role == "null")
@@ -82,7 +94,7 @@ class Fleet:
                 running.durability = adapter.probe_durability()
             if not running.target.null:
                 started = time.monotonic()
-                self._prepare(running.target)
+                self._prepare(running)
                 if isinstance(adapter, GoesCold):
                     adapter.go_cold()  # what the preparation left dirty must not be paid for by the first attempt
                 running.prepare_seconds = time.monotonic() - started
@@ -106,12 +118,12 @@ class Fleet:
             deployment = replace(deployment, fabric=fabric)
         return adapter_class(deployment)
 
-    def _prepare(self, target: Target) -> None:
+    def _prepare(self, running: Running) -> None:
         # the largest first: shorter points then find their region inside the files that are there
         for planned in sorted(self.plan.points, key=_largest_first):
             workload: Workload = make_workload(planned.point)
-            clients = [self.host] * planned.point.clients
-            workload.prepare(target, clients, self.plan.seed, PREPARE_DEADLINE_SECONDS)
+            clients = running.spread(planned.point.clients)
+            workload.prepare(running.target, clients, self.plan.seed, PREPARE_DEADLINE_SECONDS)
 
     def destroy(self) -> list[str]:
         """Unmount and destroy everything; returns what went wrong, in words."""
@@ -125,6 +137,7 @@ class Fleet:
             finally:
                 if running.adapter.deployment.fabric is not None:
                     running.adapter.deployment.fabric.down()
+        self.host.close()
         return problems
 
 

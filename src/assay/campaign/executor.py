@@ -384,7 +384,7 @@ class Runner:
                 self.study_id, "attempt-started", {"cell": asked.cell, "block": asked.block, "try": asked.try_number}
             )
             observe = partial(_world, running, session.tools, fresh=True)
-            evidence, samples, artefacts = execute(order, running, session.host, observe)
+            evidence, samples, artefacts = execute(order, running, observe)
         return self._record(evidence, samples, artefacts, session.machine)
 
     def _record(

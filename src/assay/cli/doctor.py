@@ -9,8 +9,8 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from assay.lab.caches import can_drop_caches
 from assay.lab.host import HostError, LocalHost
+from assay.lab.remote import can_drop_caches
 from assay.ledger.migrate import LedgerError
 from assay.ledger.store import Ledger, default_url
 

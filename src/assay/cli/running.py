@@ -14,9 +14,9 @@ from assay.campaign.executor import Ended, Runner
 from assay.cli.errors import BadInput
 from assay.cli.progress import ConsoleProgress
 from assay.cli.studies import find_study
-from assay.lab.disks import mount_entry
 from assay.lab.environment import memory_bytes
 from assay.lab.host import LocalHost
+from assay.lab.remote import mount_entry
 from assay.ledger.queries import load_study
 from assay.ledger.store import Ledger
 from assay.model import units

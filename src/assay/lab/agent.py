@@ -70,13 +70,16 @@ class Agent:
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
-            self._process = subprocess.Popen(
-                [*self._prefix, sys.executable, "-m", "assay.lab.agent"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env={**os.environ, **self._environment},
-                start_new_session=True,  # Ctrl-C is for Assay to handle
-            )
+            try:
+                self._process = subprocess.Popen(
+                    [*self._prefix, sys.executable, "-m", "assay.lab.agent"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    env={**os.environ, **self._environment},
+                    start_new_session=True,  # Ctrl-C is for Assay to handle
+                )
+            except OSError as error:
+                raise AgentError(f"the helper process cannot be started: {error}") from None
         return self._process
 
     def _give_up(self) -> None:

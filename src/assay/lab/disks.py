@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from assay.lab.host import Host
-from assay.lab.registry import LabError, mountinfo
+from assay.lab.registry import LabError
 from assay.model import units
 from assay.model.evidence import DeviceCounters
 
@@ -61,24 +61,6 @@ def attach_loop(host: Host, backing: Path) -> str:
     if found != str(backing):
         raise LabError(f"{device} belongs to {found}, not to {backing}; nothing was written")
     return device
-
-
-def mount_entry(directory: Path) -> dict[str, str] | None:
-    """The mount that holds a directory, from /proc/self/mountinfo: point, source, fstype, options, device (major:minor)."""
-    real = os.path.realpath(directory)
-    best: dict[str, str] | None = None
-    for point, fields, tail in mountinfo():
-        inside = real == point or real.startswith(point.rstrip("/") + "/") or point == "/"
-        if inside and (best is None or len(point) >= len(best["point"])):
-            options = sorted({*fields[5].split(","), *tail[2].split(",")}) if len(tail) > 2 else fields[5].split(",")
-            best = {
-                "point": point,
-                "source": tail[1],
-                "fstype": tail[0],
-                "options": ",".join(options),
-                "device": fields[2],
-            }
-    return best
 
 
 def device_of(entry: dict[str, str]) -> str | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
-import time
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from assay.lab import remote
 from assay.model.evidence import HostState
 
 _SYSCTLS = (
@@ -27,7 +27,7 @@ def _read(path: str) -> str | None:
 
 def memory_bytes() -> int:
     """Installed memory of this host."""
-    return _meminfo()["MemTotal"]
+    return remote.meminfo()["MemTotal"]
 
 
 @lru_cache(maxsize=1)
@@ -64,41 +64,18 @@ def environment() -> dict[str, Any]:
     }
 
 
-def _meminfo() -> dict[str, int]:
-    fields = {}
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        name, _, value = line.partition(":")
-        fields[name] = int(value.split()[0]) * 1024
-    return fields
-
-
-def cpu_times() -> tuple[float, float]:
-    """Busy and total CPU time of this host since boot, in clock ticks of all cores (/proc/stat)."""
-    fields = [float(v) for v in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-    idle = fields[3] + fields[4]
-    return sum(fields) - idle, sum(fields)
-
-
-def watch_host(seconds: float) -> HostState:
-    """The state of this host over a short idle window: how busy it is while nothing should be running."""
-    busy0, total0 = cpu_times()
-    time.sleep(seconds)
-    return host_state(busy0, total0, seconds)
-
-
-def host_state(busy0: float | None = None, total0: float = 0.0, seconds: float = 0.0) -> HostState:
-    """The state of this host now; with earlier CPU times also the busy share since then."""
+def host_state(now: dict[str, float], earlier: dict[str, float] | None = None, seconds: float = 0.0) -> HostState:
+    """A host's state from its :func:`assay.lab.remote.load`; with an earlier one also the busy share since then."""
     share = None
-    if busy0 is not None:
-        busy, total = cpu_times()
-        share = (busy - busy0) / (total - total0) if total > total0 else None
-    memory = _meminfo()
+    if earlier is not None:
+        total = now["total"] - earlier["total"]
+        share = (now["busy"] - earlier["busy"]) / total if total > 0 else None
     return HostState(
         cpu_busy_share=share,
         over_seconds=seconds,
-        cached_bytes=memory["Cached"],
-        dirty_bytes=memory["Dirty"] + memory["Writeback"],
-        memory_bytes=memory["MemTotal"],
-        load_average=os.getloadavg()[0],
-        clock_offset_seconds=0.0,  # client and server are this host
+        cached_bytes=int(now["cached_bytes"]),
+        dirty_bytes=int(now["dirty_bytes"]),
+        memory_bytes=int(now["memory_bytes"]),
+        load_average=now["load_average"],
+        clock_offset_seconds=0.0,  # all hosts of a lab on one machine share its clock
     )

@@ -83,6 +83,10 @@ class Host(Protocol):
         Whatever touches a file system under test goes this way. Raises HostError past the deadline."""
         ...
 
+    def close(self) -> None:
+        """End the helper process that carries out calls."""
+        ...
+
 
 class ChildProcess:
     """A child in its own session whose output is collected; ``argv`` is what is said of it, ``command`` what runs."""
@@ -153,7 +157,7 @@ class LocalHost:
 
     def run(self, argv: Sequence[str], *, timeout_seconds: float = 60.0) -> Completed:
         """See :class:`Host`."""
-        return ChildProcess(argv, argv, None, {}).wait(timeout_seconds)
+        return ChildProcess(argv, argv, None, self._environment).wait(timeout_seconds)
 
     def spawn(
         self, argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None

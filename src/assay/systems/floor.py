@@ -6,14 +6,13 @@ import os
 from pathlib import Path
 from typing import Any, ClassVar
 
-from assay.lab.disks import mount_entry
+from assay.lab import remote
 from assay.lab.host import HostError
-from assay.lab.registry import mounts_below
 from assay.model import units
 from assay.model.evidence import DurabilityEvidence
 from assay.model.lab import Lab as LabDeclaration
 from assay.systems.base import AdapterError, Deployment
-from assay.systems.mounted import MountedSystem
+from assay.systems.mounted import MountedSystem, unmount
 
 
 class NullSystem:
@@ -93,20 +92,18 @@ class TmpfsSystem(MountedSystem):
             )
         except HostError as error:
             raise AdapterError(f"{self.deployment.name}: {error}") from None
-        entry = mount_entry(self._point)
+        entry = self.client.call(remote.mount_entry, self._point)
         if entry is None or entry["point"] != str(self._point) or entry["fstype"] != "tmpfs":
             raise AdapterError(f"{self.deployment.name}: {self._point} is not the mount that was made: {entry}")
-        self.directory = self._point
-        self._mounted = None
-        self._entry()
+        self._use(self._point)
 
     def unmount(self) -> None:
         """See SystemAdapter."""
         self.directory = None
-        if mounts_below(self._point):
-            done = self.deployment.host.run(["umount", str(self._point)])
-            if not done.ok:
-                raise AdapterError(f"{self.deployment.name}: {done.stderr.decode(errors='replace').strip()}")
+        try:
+            unmount(self.client, self._point)
+        except AdapterError as error:
+            raise AdapterError(f"{self.deployment.name}: {error}") from None
 
     def destroy(self) -> None:
         """See SystemAdapter."""

@@ -8,13 +8,14 @@ import shutil
 from pathlib import Path
 from typing import Any, ClassVar
 
-from assay.lab.disks import attach_loop, make_backing_file, mount_entry
+from assay.lab import remote
+from assay.lab.disks import attach_loop, make_backing_file
 from assay.lab.host import HostError
-from assay.lab.registry import LabError, loops_below, mounts_below
+from assay.lab.registry import LabError, loops_below
 from assay.model import units
 from assay.model.lab import Lab as LabDeclaration
 from assay.systems.base import AdapterError, Deployment
-from assay.systems.mounted import MountedSystem, version_line
+from assay.systems.mounted import MountedSystem, unmount, version_line
 
 _MKFS = {
     # -E / -K: discarding the loop file would punch holes into it and charge the next writes for allocation
@@ -105,20 +106,18 @@ class LocalSystem(MountedSystem):
             raise AdapterError(f"{self.deployment.name}: {error}") from None
         # from here on the kernel detaches the loop device by itself when the mount goes
         self.deployment.host.run(["losetup", "--detach", self._device_path])
-        entry = mount_entry(self._point)
+        entry = self.client.call(remote.mount_entry, self._point)
         if entry is None or entry["point"] != str(self._point) or entry["source"] != self._device_path:
             raise AdapterError(f"{self.deployment.name}: {self._point} is not the mount that was made: {entry}")
-        self.directory = self._point
-        self._mounted = None
-        self._entry()
+        self._use(self._point)
 
     def unmount(self) -> None:
         """See SystemAdapter."""
         self.directory = None
-        if mounts_below(self._point):
-            done = self.deployment.host.run(["umount", str(self._point)], timeout_seconds=120)
-            if not done.ok:
-                raise AdapterError(f"{self.deployment.name}: {done.stderr.decode(errors='replace').strip()}")
+        try:
+            unmount(self.client, self._point)
+        except AdapterError as error:
+            raise AdapterError(f"{self.deployment.name}: {error}") from None
 
     def destroy(self) -> None:
         """Detach the disk and remove its file."""

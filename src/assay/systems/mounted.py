@@ -1,13 +1,18 @@
-"""What every file system that is mounted on this machine shares: cold, settled, counted, durable, healthy."""
+"""What every file system shares that is mounted on clients: cold, settled, counted, durable, healthy.
+
+Everything that touches the file system goes through the hosts that mount it, with a deadline: a mount that hangs gives an
+error in seconds and never hangs Assay. Block devices are this machine's and are read directly.
+"""
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
-from assay.lab.caches import drop_caches
-from assay.lab.disks import device_counters, device_of, mount_entry
+from assay.lab import remote
+from assay.lab.caches import Step, drop, flush
+from assay.lab.disks import device_counters, device_of
+from assay.lab.host import Host, HostError
 from assay.lab.registry import LabError
 from assay.model import units
 from assay.model.evidence import ColdEvidence, DeviceCounters, DurabilityEvidence, SettleEvidence
@@ -16,48 +21,88 @@ from assay.systems.base import AdapterError, Deployment
 IN_MEMORY = ("tmpfs", "ramfs")
 SETTLE_WINDOW_SECONDS = 0.1
 SETTLED_BYTES = 128 << 10  # per window: 1.3 MB/s, little against any load that is worth measuring
+ANSWER_SECONDS = 10.0  # a file system that needs longer for a question about itself hangs
+UNMOUNT_SECONDS = 120.0  # it flushes
+_PROBE_BYTES = 1 << 20
 
 
 class MountedSystem:
-    """Base of adapters whose ``directory`` is on a file system mounted on this machine."""
+    """Base of adapters whose ``directory``, as its clients see it, is on a mounted file system.
+
+    Raises HostError from every method whose client does not answer in time. Distributed systems override
+    :meth:`_servers_cold`, :meth:`counters`, :meth:`settle` and extend :meth:`health`.
+    """
 
     def __init__(self, deployment: Deployment) -> None:
         self.deployment = deployment
         self.directory: Path | None = None
-        self._mounted: tuple[str, str] | None = None  # mount point and device number, as found at mount
+        self._mounted: dict[str, tuple[str, str]] = {}  # by client: mount point and device number, as found at mount
+
+    @property
+    def client(self) -> Host:
+        """The first of the hosts that mount it."""
+        return self.deployment.clients[0]
 
     def _where(self) -> Path:
         if self.directory is None:
             raise AdapterError(f"{self.deployment.name} is not mounted")
         return self.directory
 
-    def _entry(self) -> dict[str, str]:
-        """The mount below ``directory``; raises AdapterError unless it is the one that was there at mount.
+    def _use(self, directory: Path) -> None:
+        """From now on it is mounted at ``directory`` on every client. Raises AdapterError when it is not on a mount."""
+        self.directory = directory
+        self._mounted = {}
+        for client in self.deployment.clients:
+            self._entry(client)
+
+    def _entry(self, client: Host | None = None) -> dict[str, str]:
+        """The mount below ``directory`` on a client (default: the first); raises AdapterError unless it is the one that was
+        there at mount.
 
         When a mount goes, its directory stays, on the file system above: measuring that would be a wrong number.
         """
-        entry = mount_entry(self._where())
+        client = client or self.client
+        entry = client.call(remote.mount_entry, self._where(), timeout_seconds=ANSWER_SECONDS)
         if entry is None:
             raise AdapterError(f"{self.directory} is not on any mount")
         found = (entry["point"], entry["device"])
-        if self._mounted is None:
-            self._mounted = found
-        elif self._mounted != found:
+        if self._mounted.setdefault(client.name, found) != found:
             raise AdapterError(
                 f"{self.directory} is not mounted any more, it lies on {entry['source']} ({entry['point']})"
             )
         return entry
 
     def mount_facts(self) -> dict[str, str]:
-        """Type and options of the mount, as the kernel tells; raises AdapterError when it is gone."""
+        """Type and options of the mount, as the client's kernel tells; raises AdapterError when it is gone."""
         entry = self._entry()
         return {"fstype": entry["fstype"], "options": entry["options"]}
+
+    def space(self) -> dict[str, int]:
+        """free_bytes, total_bytes and free_inodes, as the first client sees them. Raises OSError."""
+        return self.client.call(remote.statvfs, self._where(), timeout_seconds=ANSWER_SECONDS)
 
     # --- capabilities ----------------------------------------------------------------------------------------
 
     def go_cold(self) -> ColdEvidence:
-        """Flush, then drop the caches of this host."""
-        return drop_caches(self._where())
+        """Flush on every client, make the servers cold if there are any, drop the caches of every client."""
+        clients, where = self.deployment.clients, self._where()
+        for client in clients:  # a mount that hangs is told now, not when the deadline of a flush has passed
+            client.call(remote.statvfs, where, timeout_seconds=ANSWER_SECONDS)
+        started = time.monotonic()
+        before = remote.meminfo()["Cached"]
+        steps = [*flush(clients, where), *self._servers_cold(), *drop(clients, where)]
+        return ColdEvidence(
+            requested=True,
+            steps=[name for name, _ in steps],
+            exit_codes=[code for _, code in steps],
+            cached_before_bytes=before,
+            cached_after_bytes=remote.meminfo()["Cached"],
+            seconds=time.monotonic() - started,
+        )
+
+    def _servers_cold(self) -> list[Step]:
+        """What else must be done between flushing the clients and dropping their caches: (step, exit code) each."""
+        return []
 
     def settle(self, timeout_seconds: float) -> SettleEvidence:
         """Wait until the device has moved next to nothing for a tenth of a second (a disk shared with the operating
@@ -86,7 +131,7 @@ class MountedSystem:
         return None if device is None else [device_counters(device)]
 
     def probe_durability(self) -> DurabilityEvidence:
-        """Write 1 MiB, fsync, and see whether the device has received it by then."""
+        """Write 1 MiB, fsync, and see whether the devices have received it by then."""
         where, entry = self._where(), self._entry()
         if entry["fstype"] in IN_MEMORY:
             return DurabilityEvidence(declared="volatile", probed=True, detail=f"{entry['fstype']} lies in memory")
@@ -95,34 +140,30 @@ class MountedSystem:
             return DurabilityEvidence(declared="unknown", probed=None, detail="no device counters to prove it by")
         probe = where / ".assay-durability-probe"
         try:
-            handle = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            try:
-                os.write(handle, os.urandom(1 << 20))
-                os.fsync(handle)
-                after = self.counters() or before
-            finally:
-                os.close(handle)
+            handle = self.client.call(remote.open_synced, probe, _PROBE_BYTES)
+            after = self.counters() or before
+            self.client.call(remote.close_and_remove, handle, probe)
         except OSError as error:
             return DurabilityEvidence(declared="unknown", probed=None, detail=f"probe failed: {error.strerror}")
-        finally:
-            probe.unlink(missing_ok=True)
         arrived = sum(c.written_bytes for c in after) - sum(c.written_bytes for c in before)
         return DurabilityEvidence(
-            declared="device" if arrived >= 1 << 20 else "page-cache",
-            probed=arrived >= 1 << 20,
-            detail=f"{arrived} bytes reached {before[0].device} by the end of fsync of {1 << 20} bytes",
+            declared="device" if arrived >= _PROBE_BYTES else "page-cache",
+            probed=arrived >= _PROBE_BYTES,
+            detail=f"{arrived} bytes reached {', '.join(c.device for c in before)} by the end of fsync of {_PROBE_BYTES} bytes",
         )
 
     def health(self) -> tuple[bool | None, str]:
-        """Whether the mount is there, of the same type and writable."""
-        try:
-            facts = self.mount_facts()
-        except AdapterError as error:
-            return False, str(error)
-        if "ro" in facts["options"].split(","):
-            return False, f"{self.directory} is mounted read-only"
-        if not os.access(self._where(), os.W_OK):
-            return False, f"{self.directory} is not writable"
+        """Whether the mount is there on every client, the same as before, answers and is writable."""
+        facts: dict[str, str] = {}
+        for client in self.deployment.clients:
+            try:
+                facts = self._entry(client)
+            except AdapterError as error:
+                return False, str(error)
+            if "ro" in facts["options"].split(","):
+                return False, f"{self.directory} is mounted read-only"
+            if not client.call(remote.is_writable, self._where(), timeout_seconds=ANSWER_SECONDS):
+                return False, f"{self.directory} is not writable"
         return True, f"{facts['fstype']}, writable"
 
     def _device(self) -> str | None:
@@ -136,10 +177,38 @@ class MountedSystem:
             return None
 
 
-def room_for(directory: Path, dataset_bytes: int) -> None:
-    """Raises AdapterError unless the data set fits below 95 % of the file system that holds ``directory``."""
-    stat = os.statvfs(directory)
-    free, total = stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize
+def unmount(host: Host, point: Path) -> None:
+    """Unmount what is mounted at ``point`` (a real path) on a host; no error when nothing is. One that hangs is detached by
+    force. Raises AdapterError when it is busy or will not go."""
+    if not host.call(remote.is_mount_point, point):
+        return
+    done = host.run(["umount", str(point)], timeout_seconds=UNMOUNT_SECONDS)
+    words = done.stderr.decode(errors="replace").strip()
+    if done.ok or "not mounted" in words:
+        return
+    if done.exit_code is not None and _answers(host, point):
+        raise AdapterError(words)
+    # force aborts what waits for a file system in user space or on the network, lazy asks it nothing
+    done = host.run(["umount", "--lazy", "--force", str(point)], timeout_seconds=UNMOUNT_SECONDS)
+    if not done.ok:
+        raise AdapterError(f"{point} hangs and does not go: {done.stderr.decode(errors='replace').strip()}")
+
+
+def _answers(host: Host, point: Path) -> bool:
+    try:
+        host.call(remote.statvfs, point, timeout_seconds=ANSWER_SECONDS)
+    except HostError:
+        return False
+    except OSError:  # "Transport endpoint is not connected" is an answer
+        return True
+    return True
+
+
+def room_for(host: Host, directory: Path, dataset_bytes: int) -> None:
+    """Raises AdapterError unless the data set fits below 95 % of the file system that holds ``directory``; OSError,
+    HostError when it cannot be asked."""
+    stat = host.call(remote.statvfs, directory, timeout_seconds=ANSWER_SECONDS)
+    free, total = stat["free_bytes"], stat["total_bytes"]
     if dataset_bytes > free or (total and total - free + dataset_bytes > 0.95 * total):
         raise AdapterError(
             f"{directory}: the data set of {units.format_bytes(dataset_bytes)} does not fit: "

@@ -6,11 +6,12 @@ import os
 from pathlib import Path
 from typing import Any, ClassVar
 
-from assay.lab.disks import mount_entry
+from assay.lab import remote
+from assay.lab.host import HostError, LocalHost
 from assay.lab.registry import LabError
 from assay.model.lab import Lab as LabDeclaration
 from assay.systems.base import AdapterError, Deployment
-from assay.systems.mounted import MountedSystem, room_for
+from assay.systems.mounted import ANSWER_SECONDS, MountedSystem, room_for
 
 
 class PathSystem(MountedSystem):
@@ -23,23 +24,8 @@ class PathSystem(MountedSystem):
 
     @staticmethod
     def preflight(layout: str, lab: LabDeclaration, dataset_bytes: int) -> None:  # noqa: ARG004 (the disk is the user's own)
-        """See SystemAdapter: the directory exists, may be written and has room."""
-        path = Path(layout)
-        if not path.is_absolute():
-            raise AdapterError(f"path:{layout} is relative; write the absolute directory, path:{path.absolute()}")
-        try:
-            if not path.exists():
-                raise AdapterError(f"{path} does not exist; mount it first or correct the path")
-            if not path.is_dir():
-                raise AdapterError(f"{path} is not a directory")
-            if os.statvfs(path).f_flag & os.ST_RDONLY:
-                raise AdapterError(f"{path} is mounted read-only; remount it writable: mount -o remount,rw {path}")
-            if not os.access(path, os.W_OK | os.X_OK):
-                raise AdapterError(f"{path} is not writable for this user (uid {os.geteuid()})")
-            room_for(path, dataset_bytes)
-        except (OSError, ValueError) as error:  # a parent that may not be searched, a stale mount, a name too long
-            reason = error.strerror if isinstance(error, OSError) else error
-            raise AdapterError(f"{path} cannot be used: {reason}") from None
+        """See SystemAdapter: the directory exists, answers, may be written and has room."""
+        check_directory(Path(layout), dataset_bytes)
 
     def __init__(self, deployment: Deployment) -> None:
         super().__init__(deployment)
@@ -55,11 +41,7 @@ class PathSystem(MountedSystem):
 
     def mount(self) -> None:
         """Nothing to mount; remember which mount it is."""
-        if mount_entry(self._own) is None:
-            raise AdapterError(f"{self._own} is not on any mount")
-        self.directory = self._own
-        self._mounted = None
-        self._entry()
+        self._use(self._own)
 
     def unmount(self) -> None:
         """See SystemAdapter."""
@@ -70,10 +52,30 @@ class PathSystem(MountedSystem):
 
     def facts(self) -> dict[str, Any]:
         """See SystemAdapter."""
-        entry = mount_entry(self._where()) or {}
+        entry = self._entry()
         return {
             "system": f"path:{self.deployment.layout}",
-            "version": f"{entry.get('fstype', '')}, Linux {os.uname().release}",
-            "source": entry.get("source", ""),
+            "version": f"{entry['fstype']}, Linux {os.uname().release}",
+            "source": entry["source"],
             "mount": self.mount_facts(),
         }
+
+
+def check_directory(path: Path, dataset_bytes: int) -> None:
+    """Whether an existing directory of this machine can be worked in, with room for the data set; touches nothing.
+    Raises AdapterError with one clear line."""
+    if not path.is_absolute():
+        raise AdapterError(f"path:{path} is relative; write the absolute directory, path:{path.absolute()}")
+    host = LocalHost()
+    try:
+        problem = host.call(remote.unusable, path, timeout_seconds=ANSWER_SECONDS)
+        if problem is not None:
+            raise AdapterError(problem)
+        room_for(host, path, dataset_bytes)
+    except (OSError, ValueError) as error:  # a parent that may not be searched, a stale mount, a name too long
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise AdapterError(f"{path} cannot be used: {reason}") from None
+    except HostError as error:
+        raise AdapterError(f"{path} cannot be used: {error}") from None
+    finally:
+        host.close()

@@ -51,6 +51,10 @@ class Workload(Protocol):
         """Make the data set unless it is there complete already; returns its bytes. Raises WorkloadError."""
         ...
 
+    def warm(self, target: Target, clients: Sequence[Host], timeout_seconds: float) -> None:
+        """Read once on each client what the point will use there. Raises WorkloadError."""
+        ...
+
     def run(
         self, target: Target, clients: Sequence[Host], *, seed: int, scratch: Path, deadline_seconds: float
     ) -> RunResult:

@@ -115,11 +115,12 @@ class FioWorkload:
             return 0
         for host in dict.fromkeys(clients):
             installed(host)
-        names: dict[Host, list[str]] = {}
-        for number, host in enumerate(clients):
-            names.setdefault(host, []).extend(self._file_names(number))
-        fio_data.ensure(directory, names, self.point.size, seed, timeout_seconds)
+        fio_data.ensure(directory, self._files_of(clients), self.point.size, seed, timeout_seconds)
         return self.point.size * self.point.threads * len(clients)
+
+    def warm(self, target: Target, clients: Sequence[Host], timeout_seconds: float) -> None:
+        """See :class:`assay.workloads.base.Workload`."""
+        fio_data.read(self.data_directory(target), self._files_of(clients), self.point.size, timeout_seconds)
 
     def facts(self, clients: Sequence[Host]) -> dict[str, Any]:
         """``{"fio": {host: version}}``. Raises WorkloadError when fio is missing on one."""
@@ -171,6 +172,12 @@ class FioWorkload:
 
     def _file_names(self, client: int) -> list[str]:
         return [fio_job.file_name(client, thread) for thread in range(self.point.threads)]
+
+    def _files_of(self, clients: Sequence[Host]) -> dict[Host, list[str]]:
+        names: dict[Host, list[str]] = {}
+        for number, host in enumerate(clients):
+            names.setdefault(host, []).extend(self._file_names(number))
+        return names
 
     def _options(self, client: int, directory: Path | None, seed: int) -> dict[str, str]:
         return fio_job.options(self.point, client, directory, seed=seed, log=f"c{client}")

@@ -9,18 +9,17 @@ among them) extend a file before they fill it.
 from __future__ import annotations
 
 import errno
-import json
-import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from assay.lab import remote
 from assay.lab.host import Host, HostError
 from assay.model.units import format_bytes
-from assay.workloads import fio_output
+from assay.workloads import fio_files, fio_output
 from assay.workloads.base import WorkloadError
 
-MARKER = ".assay-complete.json"
 _MIB = 1 << 20
 _JOBS_PER_HOST = 8
 _FILES_PER_JOB = 100  # fio reads job options up to 4096 characters
@@ -31,76 +30,72 @@ def file_size(size: int) -> int:
     return -(-size // _MIB) * _MIB
 
 
-def complete_files(directory: Path) -> dict[str, int]:
-    """Names and sizes of the files that are proven complete."""
-    try:
-        marker = json.loads((directory / MARKER).read_bytes())
-        recorded = {str(name): int(size) for name, size in marker["files"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
-    found: dict[str, int] = {}
-    for name, size in recorded.items():
-        try:
-            if (directory / name).stat().st_size == size:
-                found[name] = size
-        except OSError:
-            continue
-    return found
-
-
 def ensure(directory: Path, hosts: Mapping[Host, Sequence[str]], size: int, seed: int, timeout_seconds: float) -> None:
     """Make every file (by the host that will use it) at least ``size`` bytes; larger ones are kept as they are.
 
-    Raises WorkloadError with one line when the disk is full, read-only, fio fails or the time is over; files that
-    were begun are removed then.
+    Raises WorkloadError with one line when the disk is full, read-only, does not answer, fio fails or the time is over;
+    files that were begun are removed then.
     """
-    complete = complete_files(directory)
-    wanted = {host: [name for name in names if complete.get(name, 0) < size] for host, names in hosts.items()}
-    missing = [name for names in wanted.values() for name in names]
-    if not missing:
-        return
-    length = file_size(size)
+    first = next(iter(hosts))
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        kept = {name: old for name, old in complete.items() if name not in set(missing)}
-        _write_marker(directory, kept)
-        for name in missing:  # anew: an old, shorter file would keep its old extents
-            (directory / name).unlink(missing_ok=True)
-        _check_space(directory, length * len(missing))
+        complete = first.call(fio_files.complete_files, directory)
+        wanted = {host: [name for name in names if complete.get(name, 0) < size] for host, names in hosts.items()}
+        missing = [name for names in wanted.values() for name in names]
+        if missing:
+            kept = {name: old for name, old in complete.items() if name not in set(missing)}
+            first.call(fio_files.begin, directory, kept, missing)
+            length = file_size(size)
+            _check_space(first, directory, length * len(missing))
+            _make(first, directory, kept, wanted, length, seed, timeout_seconds)
     except OSError as error:
         raise WorkloadError(f"cannot lay out data in {directory}: {error.strerror or error}") from error
+    except HostError as error:
+        raise WorkloadError(str(error)) from error
+
+
+def read(directory: Path, hosts: Mapping[Host, Sequence[str]], size: int, timeout_seconds: float) -> None:
+    """Read the first ``size`` bytes of every file on the host that will use it. Raises WorkloadError."""
+    end = time.monotonic() + timeout_seconds
     try:
-        _lay_out(directory, wanted, length, seed, timeout_seconds)
-        for name in missing:
-            actual = (directory / name).stat().st_size
-            if actual != length:
-                raise WorkloadError(f"fio left {directory / name} with {actual} of {length} bytes")
-        _write_marker(directory, kept | dict.fromkeys(missing, length))
-    except BaseException as error:
-        for name in missing:
-            try:
-                (directory / name).unlink(missing_ok=True)
-            except OSError:
-                break
-        if isinstance(error, OSError):
-            raise WorkloadError(f"cannot lay out data in {directory}: {error.strerror or error}") from error
-        raise
+        for host, names in hosts.items():
+            host.call(fio_files.read, directory, names, size, timeout_seconds=max(1.0, end - time.monotonic()))
+    except OSError as error:
+        raise WorkloadError(f"cannot read {directory} to make it warm: {error.strerror or error}") from error
+    except HostError as error:
+        raise WorkloadError(str(error)) from error
 
 
-def _check_space(directory: Path, needed: int) -> None:
-    status = os.statvfs(directory)
-    free = status.f_bavail * status.f_frsize
-    if status.f_blocks and free < needed:
+def _check_space(host: Host, directory: Path, needed: int) -> None:
+    space = host.call(remote.statvfs, directory)
+    if space["total_bytes"] and space["free_bytes"] < needed:
         raise WorkloadError(
-            f"disk full: the data set needs {format_bytes(needed)} more in {directory}, {format_bytes(free)} are free"
+            f"disk full: the data set needs {format_bytes(needed)} more in {directory}, "
+            f"{format_bytes(space['free_bytes'])} are free"
         )
 
 
+def _make(
+    first: Host, directory: Path, kept: Mapping[str, int], wanted: Mapping[Host, Sequence[str]], length: int, seed: int,
+    timeout_seconds: float,
+) -> None:  # fmt: skip
+    missing = [name for names in wanted.values() for name in names]
+    try:
+        _lay_out(first, directory, wanted, length, seed, timeout_seconds)
+        for name, actual in first.call(fio_files.file_sizes, directory, missing).items():
+            if actual != length:
+                raise WorkloadError(f"fio left {directory / name} with {actual or 0} of {length} bytes")
+        first.call(fio_files.write_marker, directory, {**kept, **dict.fromkeys(missing, length)})
+    except BaseException:
+        with suppress(OSError, HostError):
+            first.call(fio_files.remove, directory, missing)
+        raise
+
+
 def _lay_out(
-    directory: Path, wanted: Mapping[Host, Sequence[str]], length: int, seed: int, timeout_seconds: float
+    first: Host, directory: Path, wanted: Mapping[Host, Sequence[str]], length: int, seed: int, timeout_seconds: float
 ) -> None:
     deadline = time.monotonic() + timeout_seconds
-    direct = _direct_works(directory)
+    direct = first.call(fio_files.direct_works, directory)
     processes = []
     try:
         for number, (host, names) in enumerate(wanted.items()):
@@ -116,8 +111,6 @@ def _lay_out(
             if done.exit_code != 0 or kinds:
                 words = done.stderr.decode(errors="replace").strip() or words
                 raise WorkloadError(f"fio could not lay out data in {directory}: {' '.join(words.split())[-300:]}")
-    except HostError as error:
-        raise WorkloadError(str(error)) from error
     finally:
         for process in processes:
             process.kill()
@@ -143,26 +136,3 @@ def _command(directory: Path, names: Sequence[str], length: int, seed: int, dire
         argv += ["--file_service_type=sequential", "--refill_buffers=1", f"--randseed={seed + 1}"]
         argv += ["--fallocate=none", "--end_fsync=1", f"--direct={int(direct)}"]
     return argv
-
-
-def _direct_works(directory: Path) -> bool:
-    """Whether the file system takes O_DIRECT: tmpfs before Linux 6.6 and some FUSE file systems refuse it."""
-    probe = directory / ".assay-probe"
-    try:
-        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_DIRECT, 0o600))
-    except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
-        return False
-    finally:
-        probe.unlink(missing_ok=True)
-    return True
-
-
-def _write_marker(directory: Path, files: Mapping[str, int]) -> None:
-    temporary = directory / f"{MARKER}.new"
-    with temporary.open("w") as file:
-        json.dump({"files": dict(files)}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(directory / MARKER)

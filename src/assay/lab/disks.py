@@ -6,8 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
+from assay.lab.errors import LabError
 from assay.lab.host import Host
-from assay.lab.registry import LabError
 from assay.model import units
 from assay.model.evidence import DeviceCounters
 

@@ -12,7 +12,7 @@ from assay.model import units
 from assay.model.evidence import DurabilityEvidence
 from assay.model.lab import Lab as LabDeclaration
 from assay.systems.base import AdapterError, Deployment
-from assay.systems.mounted import MountedSystem, unmount
+from assay.systems.mounted import MountedSystem
 
 
 class NullSystem:
@@ -99,11 +99,7 @@ class TmpfsSystem(MountedSystem):
 
     def unmount(self) -> None:
         """See SystemAdapter."""
-        self.directory = None
-        try:
-            unmount(self.client, self._point)
-        except AdapterError as error:
-            raise AdapterError(f"{self.deployment.name}: {error}") from None
+        self._unmount(self._point)
 
     def destroy(self) -> None:
         """See SystemAdapter."""

@@ -15,7 +15,7 @@ from assay.lab.registry import LabError, loops_below
 from assay.model import units
 from assay.model.lab import Lab as LabDeclaration
 from assay.systems.base import AdapterError, Deployment
-from assay.systems.mounted import MountedSystem, unmount, version_line
+from assay.systems.mounted import MountedSystem, version_line
 
 _MKFS = {
     # -E / -K: discarding the loop file would punch holes into it and charge the next writes for allocation
@@ -113,11 +113,7 @@ class LocalSystem(MountedSystem):
 
     def unmount(self) -> None:
         """See SystemAdapter."""
-        self.directory = None
-        try:
-            unmount(self.client, self._point)
-        except AdapterError as error:
-            raise AdapterError(f"{self.deployment.name}: {error}") from None
+        self._unmount(self._point)
 
     def destroy(self) -> None:
         """Detach the disk and remove its file."""

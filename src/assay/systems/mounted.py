@@ -12,8 +12,9 @@ from pathlib import Path
 from assay.lab import remote
 from assay.lab.caches import Step, drop, flush
 from assay.lab.disks import device_counters, device_of
-from assay.lab.host import Host, HostError
-from assay.lab.registry import LabError
+from assay.lab.errors import LabError
+from assay.lab.host import Host
+from assay.lab.mounts import ANSWER_SECONDS, unmount
 from assay.model import units
 from assay.model.evidence import ColdEvidence, DeviceCounters, DurabilityEvidence, SettleEvidence
 from assay.systems.base import AdapterError, Deployment
@@ -21,8 +22,6 @@ from assay.systems.base import AdapterError, Deployment
 IN_MEMORY = ("tmpfs", "ramfs")
 SETTLE_WINDOW_SECONDS = 0.1
 SETTLED_BYTES = 128 << 10  # per window: 1.3 MB/s, little against any load that is worth measuring
-ANSWER_SECONDS = 10.0  # a file system that needs longer for a question about itself hangs
-UNMOUNT_SECONDS = 120.0  # it flushes
 _PROBE_BYTES = 1 << 20
 
 
@@ -54,6 +53,16 @@ class MountedSystem:
         self._mounted = {}
         for client in self.deployment.clients:
             self._entry(client)
+
+    def _unmount(self, point: Path) -> None:
+        """Unmount ``point`` on every client, by force where it hangs; no error where it is not mounted. Raises
+        AdapterError."""
+        self.directory = None
+        for client in self.deployment.clients:
+            try:
+                unmount(client, point)
+            except LabError as error:
+                raise AdapterError(f"{self.deployment.name}: {error}") from None
 
     def _entry(self, client: Host | None = None) -> dict[str, str]:
         """The mount below ``directory`` on a client (default: the first); raises AdapterError unless it is the one that was
@@ -175,33 +184,6 @@ class MountedSystem:
             return device
         except LabError:
             return None
-
-
-def unmount(host: Host, point: Path) -> None:
-    """Unmount what is mounted at ``point`` (a real path) on a host; no error when nothing is. One that hangs is detached by
-    force. Raises AdapterError when it is busy or will not go."""
-    if not host.call(remote.is_mount_point, point):
-        return
-    done = host.run(["umount", str(point)], timeout_seconds=UNMOUNT_SECONDS)
-    words = done.stderr.decode(errors="replace").strip()
-    if done.ok or "not mounted" in words:
-        return
-    if done.exit_code is not None and _answers(host, point):
-        raise AdapterError(words)
-    # force aborts what waits for a file system in user space or on the network, lazy asks it nothing
-    done = host.run(["umount", "--lazy", "--force", str(point)], timeout_seconds=UNMOUNT_SECONDS)
-    if not done.ok:
-        raise AdapterError(f"{point} hangs and does not go: {done.stderr.decode(errors='replace').strip()}")
-
-
-def _answers(host: Host, point: Path) -> bool:
-    try:
-        host.call(remote.statvfs, point, timeout_seconds=ANSWER_SECONDS)
-    except HostError:
-        return False
-    except OSError:  # "Transport endpoint is not connected" is an answer
-        return True
-    return True
 
 
 def room_for(host: Host, directory: Path, dataset_bytes: int) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from assay.lab import remote
+from assay.lab.errors import LabError
 from assay.lab.host import HostError, LocalHost
-from assay.lab.registry import LabError
+from assay.lab.mounts import ANSWER_SECONDS
 from assay.model.lab import Lab as LabDeclaration
 from assay.systems.base import AdapterError, Deployment
-from assay.systems.mounted import ANSWER_SECONDS, MountedSystem, room_for
+from assay.systems.mounted import MountedSystem, room_for
 
 
 class PathSystem(MountedSystem):

@@ -40,25 +40,14 @@ def layout_of(system: str) -> Layout | None:
 
 
 def cell_bound(bound: Bound | None, point: Mapping[str, Any]) -> CellBound | None:
-    """The bound of one point: of its direction, or of both together. None when none is known.
-
-    Mixed patterns: links are full duplex, so the direction that reaches its own bound first, at its share of the
-    operations, limits the sum.
-    """
-    if bound is None:
+    """The bound of one point, both directions together; None when none is known."""
+    if bound is None or not bound.total_bytes_per_second:
         return None
     pattern = str(point.get("pattern", ""))
-    mixed = pattern in ("rw", "randrw")
-    reads = float(point.get("read_share", 0.5)) if mixed else float("read" in pattern)
-    sides = (
-        (reads, bound.read_bytes_per_second, bound.read_limit),
-        (1 - reads, bound.write_bytes_per_second, bound.write_limit),
-    )
-    limits = [(most / part, words) for part, most, words in sides if part > 0 and most is not None and most > 0]
-    if not limits:
-        return None
-    most, words = min(limits)
-    return CellBound(most, words, bound.enforced)
+    words = {"read": bound.read_limit, "randread": bound.read_limit, "write": bound.write_limit}
+    words |= {"randwrite": bound.write_limit}
+    reason = words.get(pattern, f"{bound.read_limit}; {bound.write_limit}")
+    return CellBound(bound.total_bytes_per_second, reason, bound.enforced)
 
 
 def bounds_of(data: StudyData) -> dict[str, CellBound]:

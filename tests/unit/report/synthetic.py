@@ -23,6 +23,7 @@ from assay.ledger.schema import (
     WorkloadRow,
 )
 from assay.model.baseline import Baselines, Bound, DiskFigure, LinkFigure
+from assay.model.bounds import bound_for
 from assay.model.evidence import (
     AttemptEvidence,
     AttemptStatus,
@@ -38,6 +39,7 @@ from assay.model.evidence import (
     SteadyEvidence,
     Summary,
 )
+from assay.model.lab import Lab
 from assay.model.plan import Plan, block_order
 from assay.model.study import FioPoint
 from assay.model.units import format_bytes
@@ -84,12 +86,13 @@ class Spec:
     question: str = "Which local file system serves small random writes best?"
     volatile: Sequence[str] = ()  # systems of another durability tier
     failures: bool = True  # plant failed, void and retried attempts, and an invalid cell
-    link: float | None = None  # bytes/s of each host's link; candidates with a layout are bound by it
+    link: float | None = None  # payload of each host's link, bytes/s; candidates with a layout are bound by it
     killed: Sequence[int] = (0,)  # hosts killed, an axis
     baselines: Baselines | None = None
 
 
-LINK = 119e6  # bytes/s of payload through 1 Gbit/s
+LINK = 125e6 * 1448 / 1514  # bytes/s of payload through 1 Gbit/s
+LAB = Lab.model_validate({"hosts": 6, "network": {"bandwidth": "1Gbit"}})
 STORAGE = tuple(f"s{i}" for i in range(1, 7))
 #: Six hosts with 1 Gbit/s links: the three layouts of the papers, a second system in one of them, and a local disk.
 LAB_CANDIDATES = (
@@ -144,18 +147,11 @@ def lab_spec(**changes: Any) -> Spec:
     return Spec(**given | changes)
 
 
-def _bound(system: str, spec: Spec) -> Bound | None:
+def _bound(system: str, spec: Spec, point: Mapping[str, Any]) -> Bound | None:
     layout = layout_of(system)
     if layout is None or spec.link is None:
         return None
-    return Bound(
-        read_bytes_per_second=spec.link,
-        write_bytes_per_second=spec.link / layout.overhead,
-        link_bytes_per_second=spec.link,
-        read_limit="client in: 1 byte per byte read",
-        write_limit=f"client out: {layout.overhead:g} bytes per byte written",
-        enforced=True,
-    )
+    return bound_for(system.split("/")[0], layout, LAB, FioPoint.model_validate(point), None)
 
 
 def _point(pattern: str, block_size: int, threads: int, killed: int = 0) -> FioPoint:
@@ -230,7 +226,7 @@ def study_data(spec: Spec | None = None) -> StudyData:
 
     shape: dict[str, Any] = {"disk": {"size": 4 << 30}}
     if spec.link is not None:
-        shape |= {"kind": "local", "hosts": 6, "clients": 1, "network": {"bandwidth": "125000000B/s"}}
+        shape |= LAB.model_dump(mode="json")
     made = StudyData(
         study=_study(spec, rows),
         lab=LabRow(id="lab1", study_id=STUDY_ID, kind="local", shape=shape),
@@ -351,7 +347,7 @@ def _attempts(
                 factor = 40.0
             sigma = _lookup(spec.noisy, source, point.pattern, spec.noise)
             bandwidth = _base_bandwidth(point) * factor
-            if (bound := cell_bound(_bound(candidate.system, spec), workload.point)) is not None:
+            if (bound := cell_bound(_bound(candidate.system, spec, workload.point), workload.point)) is not None:
                 # a soft ceiling: small I/O stays what it is, large I/O comes to 96 % of the link
                 bandwidth /= (1 + (bandwidth / (0.96 * bound.bytes_per_second)) ** 4) ** 0.25
             bandwidth *= math.exp(random.normal(0, sigma))
@@ -449,7 +445,7 @@ def _evidence(row: Mapping[str, Any], point: Mapping[str, Any], spec: Spec) -> A
         },
         before=Snapshot(at=row["started_at"]),
         durability=DurabilityEvidence(declared="volatile" if row["system"] in spec.volatile else "device"),
-        bound=_bound(row["system"], spec),
+        bound=_bound(row["system"], spec, point),
         degraded=_degraded(row, int(point["degraded_hosts"])),
         dataset_bytes=1 << 30,
         clients=[

@@ -28,6 +28,7 @@ from assay.checks.common import (
 )
 from assay.checks.registry import Scope, Weight, rule
 from assay.checks.subjects import AttemptSubject, CellSubject
+from assay.model.baseline import Bound, Limit
 from assay.model.evidence import AttemptEvidence, AttemptStatus, Direction, DirectionSummary, Samples, SteadyEvidence
 
 FloatArray = NDArray[np.float64]
@@ -39,6 +40,7 @@ PERCENTILE_SLACK = 0.02
 TREND_ALPHA = 0.05
 TREND_EFFECT = 0.05
 STRAGGLER_SHARE = 0.10
+BOUND_SLACK = 0.02
 
 #: Options of fio that make the size of an operation vary.
 _VARYING_SIZES = frozenset({"bs", "bsrange", "blocksize_range", "bssplit", "bs_unaligned", "blocksize_unaligned"})
@@ -385,3 +387,64 @@ def data_verified(subject: AttemptSubject) -> Outcome:
     if not errors:
         missing.append("no load generator's result was recorded")
     return judge(broken, missing, f"all data verified by {method}", verify_errors=errors)
+
+
+@rule("A10", scope=Scope.ATTEMPT, weight=Weight.VOID, finished_only=True, not_for=DEVICELESS)
+def not_above_the_bound(subject: AttemptSubject) -> Outcome:
+    """No direction of a shaped network carried more than it can: a result above its bound did not cross the network.
+
+    Allowed above the link's rate are 2 % (a frame without TCP time stamps holds 0.8 % more data, and iperf3 itself was
+    measured up to 0.7 % above) and what a shaper lets through at once after a pause, its burst, once per link and run.
+    After a ramp the operations then in flight may have crossed before; they are allowed too. Patterns that read and write
+    are judged by each direction of the links they share. Reads of a buffered cell that claims to be warm come from memory
+    by intention and are left out. Unknown when the network is shaped and no bound was computed.
+
+    Prevents: figures that no network could have carried, taken for the system's speed. The 2023 study saw random writes
+    above the limits of its layouts and could only note it; fio #1059 (CephFS reads served by the client's cache).
+    """
+    evidence, point = subject.evidence, fio_point(subject.evidence)
+    bound, summary = evidence.bound, evidence.summary
+    if bound is None:
+        return not_applicable("there is no network of hosts to be bound by")
+    if not bound.enforced:
+        return not_applicable("the links are not shaped, so what they carry at most is not known")
+    if not bound.limits or not bound.link_bytes_per_second:
+        return unknown("the network is shaped, but no bound was computed for this system and layout")
+    from_memory = point.cache == "warm" and not point.direct
+    does: dict[Direction, bool] = {"read": point.reads and not from_memory, "write": point.writes}
+    judged: list[Direction] = [d for d in DIRECTIONS if does[d]]
+    if not judged:
+        return not_applicable("the cell claims that its reads come from the client's memory")
+    if summary is None or any(d not in summary.directions for d in judged):
+        return unknown("the bandwidth was not recorded")
+    speeds: dict[Direction, float] = {d: summary.directions[d].bandwidth_bytes_per_second for d in judged}
+    over = [words for limit in bound.limits if (words := _over(limit, bound, subject, speeds))]
+    shown = " and ".join(f"{d} {_rate(speed)}" for d, speed in speeds.items())
+    most: dict[Direction, float | None] = {"read": bound.read_bytes_per_second, "write": bound.write_bytes_per_second}
+    fits = " and ".join(_rate(most[d] or 0.0) for d in judged)
+    broken = (
+        [f"{shown} is above what the network lets through, {over[0]}: something answered from memory"] if over else []
+    )
+    return judge(broken, [], f"{shown}, the network lets through {fits}", speeds=speeds, bound=bound.model_dump())
+
+
+def _over(limit: Limit, bound: Bound, subject: AttemptSubject, speeds: dict[Direction, float]) -> str:
+    """The limit in words when more went through than it allows, else nothing."""
+    evidence, point = subject.evidence, fio_point(subject.evidence)
+    per_byte: dict[Direction, float] = {"read": limit.per_byte_read, "write": limit.per_byte_written}
+    used = sum(per_byte[d] * speed for d, speed in speeds.items())
+    if not used or evidence.summary is None or bound.link_bytes_per_second is None:
+        return ""
+    seconds = max(evidence.summary.directions[d].bytes / speed for d, speed in speeds.items() if speed)
+    under_way = in_flight(point) * point.block_size * max(1, len(evidence.clients)) if point.ramp else 0
+    more = limit.links * bound.burst_bytes + max(per_byte[d] for d in speeds) * under_way
+    if used <= limit.links * bound.link_bytes_per_second * (1 + BOUND_SLACK) + more / seconds:
+        return ""
+    shares: dict[Direction, float] = {d: per_byte[d] * speed / used for d, speed in speeds.items()}
+    possible = limit.links * bound.link_bytes_per_second
+    words = " and ".join(_rate(shares[d] * possible / per_byte[d]) for d in speeds if per_byte[d])
+    return f"{words} ({limit.nic})"
+
+
+def _rate(bytes_per_second: float) -> str:
+    return f"{bytes_per_second / 1e6:.3g} MB/s"

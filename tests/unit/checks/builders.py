@@ -8,8 +8,12 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from assay.checks import AggregateView, AttemptSubject, CellSubject, ComparisonView, StudySubject
+from assay.model.bounds import bound_for
 from assay.model.evidence import AttemptEvidence, Samples
+from assay.model.lab import Lab
+from assay.model.layout import parse_layout
 from assay.model.plan import Plan, block_order
+from assay.model.study import FioPoint
 from assay.stats import adjust
 
 _Record = TypeVar("_Record", AttemptEvidence, Samples)
@@ -239,6 +243,15 @@ def adjusted(comparisons: list[ComparisonView], method: Any = "holm") -> list[Co
     """The comparisons with p values adjusted as one family."""
     p = adjust([c.p_value or 0.0 for c in comparisons], method)
     return [replace(c, p_adjusted=float(v)) for c, v in zip(comparisons, p, strict=True)]
+
+
+def bound(pattern: str = "randread", **changes: Any) -> dict[str, Any]:
+    """The bound of glusterfs/rain-4-2 on links of 26 MB/s, which :func:`attempt` nearly fills when it reads."""
+    lab = Lab.model_validate({"hosts": 6, "network": {"bandwidth": "27.2MB/s"}})
+    point = FioPoint.model_validate(attempt(pattern).point | changes)
+    found = bound_for("glusterfs", parse_layout("rain-4-2"), lab, point, None)
+    assert found is not None
+    return found.model_dump()
 
 
 SEED = 42

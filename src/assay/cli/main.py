@@ -23,7 +23,9 @@ app = typer.Typer(
     "Exit codes: 0 all valid; 1 the study ended, but cells failed or are invalid; 2 bad input; 3 a lab, system or tool "
     "failed; 130 interrupted.",
 )
-lab_app = typer.Typer(no_args_is_help=True, help="Labs on their own: what Assay has made on this machine.")
+lab_app = typer.Typer(
+    no_args_is_help=True, help="Labs of hosts on this machine, on their own: make, use and remove them."
+)
 presets_app = typer.Typer(invoke_without_command=True, help="The built-in studies.")
 app.add_typer(lab_app, name="lab")
 app.add_typer(presets_app, name="presets")
@@ -262,9 +264,64 @@ def import_study(
     raise typer.Exit(import_bundle(file, ledger, as_json))
 
 
+LabArg = Annotated[str, typer.Argument(metavar="LAB", help="Name of a lab; see: assay lab list.")]
+
+
+@lab_app.command("up")
+def lab_up(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Name of the lab; default: the next labN.")
+    ] = None,
+    hosts: Annotated[int, typer.Option("--hosts", min=1, max=64, help="Storage hosts, s1 to sN.")] = 6,
+    clients: Annotated[int, typer.Option("--clients", min=1, max=32, help="Client hosts, c1 to cN.")] = 1,
+    bandwidth: Annotated[
+        str, typer.Option("--bandwidth", metavar="RATE", help="Of each link and direction, e.g. 1Gbit.")
+    ] = "unlimited",
+    delay: Annotated[str, typer.Option("--delay", metavar="TIME", help="Added one-way delay of each link.")] = "0s",
+    loss: Annotated[str, typer.Option("--loss", metavar="SHARE", help="Packets lost on each link, e.g. 0.1%.")] = "0",
+    cpus: Annotated[float | None, typer.Option("--cpus", help="Cores of each host, e.g. 0.5; default: all.")] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option("--memory", metavar="SIZE", help="Memory of each host with its page cache; default: all."),
+    ] = None,
+    disk_size: Annotated[str, typer.Option("--disk-size", metavar="SIZE", help="Size of each disk.")] = "2GiB",
+    disks_per_host: Annotated[
+        int, typer.Option("--disks-per-host", min=1, max=16, help="Disks of each storage host.")
+    ] = 1,
+    devices: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--device", metavar="DEV", help="An empty block device to be used as a disk; one option for each."
+        ),
+    ] = None,
+    filesystem: Annotated[
+        str, typer.Option("--filesystem", help="On the disks, mounted as /run/disk1 ...: xfs, ext4, btrfs or none.")
+    ] = "xfs",
+    candidate: Annotated[
+        str | None,
+        typer.Option("--candidate", metavar="NAME", help="Deploy and mount this system, e.g. glusterfs/rain-4-2."),
+    ] = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Make a lab of hosts on this machine that stays until it is taken down.
+
+    Example: assay lab up mine --hosts 6 --bandwidth 1Gbit --candidate glusterfs/rain-4-2
+    """
+    from assay.cli.labs import up_lab
+
+    shape = {
+        "hosts": hosts,
+        "clients": clients,
+        "network": {"bandwidth": bandwidth, "delay": delay, "loss": loss},
+        "limits": {"cpus": cpus} | ({"memory": memory} if memory else {}),
+        "disk": {"size": disk_size, "per_host": disks_per_host, "devices": devices or []},
+    }
+    raise typer.Exit(up_lab(name, shape, candidate, filesystem, as_json))
+
+
 @lab_app.command("list")
 def lab_list(as_json: JsonOpt = False) -> None:
-    """Labs on this machine, in use or left over.
+    """Labs on this machine: their hosts, addresses and state, and what killed ones have left.
 
     Example: assay lab list
     """
@@ -273,11 +330,41 @@ def lab_list(as_json: JsonOpt = False) -> None:
     raise typer.Exit(list_labs(as_json))
 
 
+@lab_app.command("exec", context_settings={"ignore_unknown_options": True})
+def lab_exec(
+    lab: LabArg,
+    host: Annotated[str, typer.Argument(metavar="HOST", help="s1, s2, ... or c1, ...")],
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run there.")],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document with exit code and output instead of the output itself.")
+    ] = False,
+) -> None:
+    """Run a command on a host of a lab, on this terminal; its exit code is passed on.
+
+    Example: assay lab exec mine s1 -- df -h
+    """
+    from assay.cli.labs import exec_in_lab
+
+    raise typer.Exit(exec_in_lab(lab, host, command, as_json))
+
+
+@lab_app.command("down")
+def lab_down(lab: LabArg, as_json: JsonOpt = False) -> None:
+    """Take a lab down and remove everything of it: hosts, disks, files.
+
+    Example: assay lab down mine
+    """
+    from assay.cli.labs import take_down
+
+    raise typer.Exit(take_down(lab, as_json))
+
+
 @lab_app.command("clean")
 def lab_clean(
-    lab: Annotated[str | None, typer.Argument(metavar="[LAB]", help="Only this lab.")] = None, as_json: JsonOpt = False
+    lab: Annotated[str | None, typer.Argument(metavar="[LAB]", help="Only this lab, even if it is up.")] = None,
+    as_json: JsonOpt = False,
 ) -> None:
-    """Remove whatever labs have left: mounts, loop devices, processes, files. Labs in use are kept.
+    """Remove whatever killed labs have left: mounts, loop devices, processes, files. Labs in use or up are kept.
 
     Example: assay lab clean
     """

@@ -17,15 +17,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import assay
+from assay.lab.devices import check_devices
+from assay.lab.disks import RESERVE_BYTES
+from assay.lab.errors import LabError
 from assay.lab.host import HostError, LocalHost, search_path
+from assay.lab.kernel import boot_id, mountinfo
+from assay.lab.limits import Groups, check_limits, remove_groups
 from assay.lab.namespace import SLEEP_FOREVER, NamespaceHost, Namespaces
-from assay.lab.registry import Lab, LabError, mountinfo
+from assay.lab.registry import Lab, labs_root
+from assay.lab.standing import FirstProcess, Standing, StandingHost
+from assay.model import units
+from assay.model.lab import Disk, Network
 from assay.model.lab import Lab as LabDeclaration
-from assay.model.lab import Network
 
 SUBNET = "10.77.0"
 BRIDGE = "br0"
 TOOLS = {"unshare": "util-linux", "nsenter": "util-linux", "ip": "iproute2", "tc": "iproute2"}
+SMALLEST_BYTES = 300 << 20  # what XFS needs
+EMPTY_FILESYSTEM_BYTES = 72 << 20  # what the largest of the file systems writes when it is made: XFS' log
 _KEPT_TREES = ("/proc", "/sys", "/dev")
 _KEPT = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/var/lib", "/var/log", "/var/tmp", "/tmp", "/root")
 
@@ -72,6 +81,7 @@ class Fabric:
     clients: list[NamespaceHost] = field(default_factory=list)
     die_with_assay: bool = True
     outer: Namespaces | None = None
+    devices: list[str] = field(default_factory=list)  # handed over to it while it is up, for its disks in order
 
     @property
     def directory(self) -> Path:
@@ -103,12 +113,11 @@ class Fabric:
         try:
             (self.directory / "proc").mkdir(parents=True, exist_ok=True)
             environment = self.lab.environment
-            self.storage = [
-                NamespaceHost(f"s{i}", f"{SUBNET}.{10 + i}", environment) for i in range(1, self.shape.hosts + 1)
-            ]
-            self.clients = [
-                NamespaceHost(f"c{i}", f"{SUBNET}.{100 + i}", environment) for i in range(1, self.shape.clients + 1)
-            ]
+            self.storage = [self._host(f"s{i}", 10 + i) for i in range(1, self.shape.hosts + 1)]
+            self.clients = [self._host(f"c{i}", 100 + i) for i in range(1, self.shape.clients + 1)]
+            if named := self.shape.disk.devices:
+                count = self.shape.hosts * self.shape.disk.per_host
+                self.devices = self.lab.take_devices(named, count, self.shape.disk.size)
             names = [f"{h.address} {h.name}" for h in self.hosts]
             (self.directory / "hosts").write_text("\n".join(["127.0.0.1 localhost", *names, ""]))
             self.outer = Namespaces.make(
@@ -138,7 +147,8 @@ class Fabric:
         self._ip([f"link set v-{host.name} {'down' if off else 'up'}"], self._outer().enter("--net"), "cut")
 
     def down(self) -> None:
-        """Kill everything; no error when it is down. Files stay: the lab removes them."""
+        """Kill everything and give back the devices; no error when it is down. Files stay: the lab removes them. Raises
+        LabError for a device or control group that would not go."""
         for host in self.hosts:
             host.close()
         if self.outer is not None:
@@ -146,6 +156,21 @@ class Fabric:
             self.outer = None
         for host in self.hosts:
             host.kill()
+        if any(host.groups for host in self.hosts):
+            remove_groups(self.lab.id, self.name)
+        given, self.devices = self.devices, []
+        if given:
+            self.lab.give_back_devices(given)
+
+    def standing(self, candidate: str | None, mounts: list[str]) -> Standing:
+        """What must be remembered of it for later commands. Raises HostError when it is not up."""
+        outer = self._outer()
+        hosts = []
+        for host in self.hosts:
+            first = FirstProcess(host.namespaces.pid, host.namespaces.started)
+            hosts.append(StandingHost(host.name, host.address, first, host.groups))
+        supervisor = FirstProcess(outer.pid, outer.started)
+        return Standing(boot_id(), supervisor, hosts, self.shape.model_dump(mode="json"), candidate, mounts)
 
     # --- parts ---------------------------------------------------------------------------------------------------
 
@@ -153,6 +178,11 @@ class Fabric:
         if self.outer is None or not self.outer.alive:
             raise HostError(f"the fabric of {self.name} is down")
         return self.outer
+
+    def _host(self, name: str, number: int) -> NamespaceHost:
+        groups = Groups(self.lab.id, f"{self.name}-{name}", self.shape.limits)
+        groups.make()
+        return NamespaceHost(name, f"{SUBNET}.{number}", self.lab.environment, groups.directories)
 
     def _disk_directories(self) -> Iterable[Path]:
         if self.shape.disk.directory is not None:
@@ -166,6 +196,7 @@ class Fabric:
                 inside=self._outer(),
                 environment=self.lab.environment,
                 die_with_assay=False,  # it goes with the fabric
+                groups=host.groups,
             )
         )
 
@@ -237,12 +268,31 @@ def check_possible(shape: LabDeclaration) -> None:
             f"this machine does not allow namespaces ({done.stderr.decode(errors='replace').strip()}); "
             "inside a container, run it privileged"
         )
+    check_limits(shape.limits)
+    check_devices(shape.disk.devices, shape.disk.size)
+    if not shape.disk.devices:
+        _check_room(shape.disk, shape.hosts * shape.disk.per_host)
     for line in shape_commands(shape.network):
         kind = "netem" if "netem" in line else "tbf"
         probe = line.replace("parent 1:1", "root")
         if not here.run(["unshare", "--net", "tc", "qdisc", "replace", "dev", "lo", *probe.split()]).ok:
             what = "lab.network.delay and lab.network.loss are" if kind == "netem" else "lab.network.bandwidth is"
             raise LabError(f"{what} not available here: this kernel has no {kind} (module sch_{kind})")
+
+
+def _check_room(disk: Disk, count: int) -> None:
+    """Whether the backing files fit; of a sparse one what a file system takes when it is made."""
+    base = Path(os.path.realpath(disk.directory)) if disk.directory is not None else labs_root()
+    while not base.exists():
+        base = base.parent
+    size = disk.size or SMALLEST_BYTES
+    each = EMPTY_FILESYSTEM_BYTES if disk.fill in (None, "sparse") else size
+    free = shutil.disk_usage(base).free
+    if count * each + RESERVE_BYTES > free:
+        raise LabError(
+            f"{base} has {free >> 20} MiB free, {count} disks of {units.format_bytes(size)} need "
+            f"{(count * each + RESERVE_BYTES) >> 20} MiB; make lab.disk.size smaller or set lab.disk.directory"
+        )
 
 
 def _foreign_mounts(needed: Iterable[Path]) -> list[str]:

@@ -13,6 +13,8 @@ from typing import TypeVar
 
 from assay.lab.agent import Agent, kill_tree
 from assay.lab.host import CALL_SECONDS, ChildProcess, Completed, HostError, call_agent, search_path
+from assay.lab.kernel import start_time
+from assay.lab.limits import join
 
 T = TypeVar("T")
 START_SECONDS = 20.0
@@ -20,6 +22,11 @@ _NAMESPACES = ("--mount", "--net", "--pid", "--uts", "--ipc")
 
 #: Zombies of daemons that have lost their parents are reaped by the kernel when the first process ignores SIGCHLD.
 SLEEP_FOREVER = "exec env --ignore-signal=CHLD sleep infinity </dev/null >/dev/null 2>&1"
+
+
+def enter_namespaces(pid: int, *only: str) -> list[str]:
+    """Prefix of a command that is to run in the namespaces of a process; ``only`` names single ones, e.g. ``--net``."""
+    return ["nsenter", "--target", str(pid), *(only or _NAMESPACES), "--"]
 
 
 class Namespaces:
@@ -34,14 +41,16 @@ class Namespaces:
     @classmethod
     def make(
         cls, script: str, arguments: Sequence[str], *, inside: Namespaces | None, environment: Mapping[str, str],
-        die_with_assay: bool,
+        die_with_assay: bool, groups: Sequence[str] = (),
     ) -> Namespaces:  # fmt: skip
         """Run a shell script as first process of new namespaces (nested ``inside`` others); it must print ``up PID``, its
         process id as this machine counts, and then run SLEEP_FOREVER. Raises HostError with the script's last words.
 
-        With ``die_with_assay`` everything goes when the calling thread ends: call it from the main thread.
+        With ``die_with_assay`` everything goes when the calling thread ends: call it from the main thread. ``groups`` are
+        directories of control groups that hold it and all that comes of it.
         """
         command = ["setpriv", "--pdeathsig", "KILL"] if die_with_assay else []
+        command += join(list(groups))
         command += inside.enter() if inside is not None else []
         command += [
             "unshare",
@@ -85,7 +94,7 @@ class Namespaces:
 
     def enter(self, *only: str) -> list[str]:
         """Prefix of a command that is to run inside; ``only`` names single namespaces, e.g. ``--net``."""
-        return ["nsenter", "--target", str(self.pid), *(only or _NAMESPACES), "--"]
+        return enter_namespaces(self.pid, *only)
 
     def kill(self) -> None:
         """Kill the first process and with it everything inside; returns when it is gone, at most 10 s later."""
@@ -99,15 +108,6 @@ class Namespaces:
         end = time.monotonic() + 10
         while self.alive and time.monotonic() < end:
             time.sleep(0.005)
-
-
-def start_time(pid: int) -> int:
-    """When a process started, in clock ticks since boot; 0 when it is not there or a zombie. Tells reused pids apart."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0
-    return 0 if fields[0] in ("Z", "X") else int(fields[19])
 
 
 def _first_line(process: subprocess.Popen[bytes], seconds: float) -> bytes:
@@ -128,8 +128,9 @@ class NamespaceProcess(ChildProcess):
 class NamespaceHost:
     """A host of a lab on this machine. Implements :class:`assay.lab.host.Host`."""
 
-    def __init__(self, name: str, address: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, name: str, address: str, environment: Mapping[str, str], groups: Sequence[str] = ()) -> None:
         self.name, self.address = name, address
+        self.groups = list(groups)  # directories of control groups, which hold every process of the host
         self._environment = dict(environment)
         self._namespaces: Namespaces | None = None
         self._agent: Agent | None = None
@@ -146,11 +147,15 @@ class NamespaceHost:
         """Whether the host runs."""
         return self._namespaces is not None and self._namespaces.alive
 
+    def enter(self) -> list[str]:
+        """Prefix of a command that is to run on the host, within its limits. Raises HostError when it is down."""
+        return [*join(self.groups), *self.namespaces.enter()]
+
     def started(self, namespaces: Namespaces) -> None:
         """It runs, in these namespaces."""
         self.close()
         self._namespaces = namespaces
-        self._agent = Agent(namespaces.enter(), self._environment)
+        self._agent = Agent(self.enter(), self._environment)
 
     def kill(self) -> None:
         """Pull the plug: every process of the host is killed, its mounts and links go. No power cut: the kernel of this
@@ -168,12 +173,12 @@ class NamespaceHost:
     ) -> NamespaceProcess:
         """See :class:`Host`. It dies with nsenter, which dies with Assay."""
         inside = [*(["env", f"--chdir={cwd}"] if cwd is not None else []), "setpriv", "--pdeathsig", "KILL", *argv]
-        command = ["setpriv", "--pdeathsig", "KILL", *self.namespaces.enter(), *inside]
+        command = ["setpriv", "--pdeathsig", "KILL", *self.enter(), *inside]
         return NamespaceProcess(argv, command, None, {**self._environment, **(env or {})})
 
     def child(self, argv: Sequence[str]) -> NamespaceProcess:
         """A child that does not die with Assay, only with the host: daemons are started so."""
-        return NamespaceProcess(argv, [*self.namespaces.enter(), *argv], None, self._environment)
+        return NamespaceProcess(argv, [*self.enter(), *argv], None, self._environment)
 
     def call(self, function: Callable[..., T], *args: object, timeout_seconds: float = CALL_SECONDS) -> T:
         """See :class:`Host`."""

@@ -8,27 +8,38 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from assay.lab import devices, limits
+from assay.lab.errors import LabError
 from assay.lab.host import search_path
+from assay.lab.kernel import (
+    ENVIRONMENT_MARK,
+    first_of_namespaces,
+    loops_below,
+    loops_over,
+    mountinfo,
+    mounts_below,
+    processes_of,
+    start_time,
+)
+from assay.lab.standing import FILE as STANDING
+from assay.lab.standing import Standing, read_standing
 from assay.ledger.files import write_atomically
 from assay.ledger.store import data_directory
 
+__all__ = ["LabError", "loops_below", "mountinfo", "mounts_below", "processes_of"]  # asked for here by the rest
+
 MARK = ".assay-lab"  # file in every directory that Assay made outside its own; holds the lab's id
-ENVIRONMENT_MARK = "ASSAY_LAB"  # environment variable of every process that a lab starts
-
-
-class LabError(Exception):
-    """A lab cannot be made or removed; the message is one clear line with what would help."""
+KILL_SECONDS = 10.0  # a process that has not died by then hangs in the kernel
+DETACH_SECONDS = 10.0
 
 
 @dataclass
@@ -39,6 +50,7 @@ class LabNote:
     study: str
     created_at: float
     directories: list[str] = field(default_factory=list)  # made outside the lab's own directory, each holds MARK
+    devices: list[str] = field(default_factory=list)  # handed over to the lab by their users
 
 
 @dataclass(frozen=True)
@@ -47,11 +59,18 @@ class LabState:
 
     note: LabNote
     directory: Path
-    in_use: bool
+    in_use: bool  # an assay process works with it
     mounts: list[str]
     loops: list[str]
     processes: list[int]
     bytes: int
+    groups: list[str]  # directories of control groups
+    standing: Standing | None  # while it stands between commands
+
+    @property
+    def state(self) -> str:
+        """In use, up (it stands until it is taken down) or left over."""
+        return "in use" if self.in_use else "up" if self.standing is not None else "left over"
 
 
 def labs_root() -> Path:
@@ -64,7 +83,7 @@ class Lab:
     """A lab that this process holds; the lock dies with the process."""
 
     def __init__(self, lab_id: str, study: str) -> None:
-        """Take the lab's lock and start its notes. Raises LabError when another process holds it."""
+        """Take the lab's lock and start its notes. Raises LabError when another process holds it or it stands."""
         self.id = lab_id
         self.directory = labs_root() / lab_id
         try:
@@ -77,8 +96,13 @@ class Lab:
             raise LabError(
                 f"cannot use {self.directory}: {error.strerror}; set XDG_DATA_HOME to a writable place"
             ) from None
+        if _standing(self.directory) is not None:
+            self._lock.release()
+            raise LabError(f"lab {lab_id} is up; to take it down: assay lab down {lab_id}")
         # what a killed process of this lab has noted must not be forgotten
-        self._note = LabNote(lab_id, study, time.time(), _read_note(self.directory).directories)
+        before = _read_note(self.directory)
+        self._note = LabNote(lab_id, study, time.time(), before.directories, before.devices)
+        self._taken: list[str] = []  # devices in use by this process
         self._write()
 
     def _write(self) -> None:
@@ -106,6 +130,34 @@ class Lab:
             raise LabError(f"cannot make {path}: {error.strerror}") from None
         return path
 
+    def take_devices(self, names: list[str], count: int, size: int | None) -> list[str]:
+        """Take the next ``count`` of the devices handed over, each of at least ``size`` bytes; noted before anything is
+        written to them. Raises LabError when there are not enough, or one is not empty or not free."""
+        free = [real for real in map(devices.real_device, names) if real not in self._taken]
+        if len(free) < count:
+            raise LabError(
+                f"{count} devices are needed and {len(free)} of the {len(names)} named are free; name more of them: "
+                "candidates that stand side by side do not share devices"
+            )
+        for real in free[:count]:
+            if real in self._note.devices:
+                devices.wipe(real, self.id)  # of a killed process of this lab
+            if others := [n for n in _notes() if n.id != self.id and real in n.devices]:
+                raise LabError(f"device {real} belongs to lab {others[0].id}; first: assay lab clean {others[0].id}")
+        taken = devices.check_devices(free[:count], size)
+        self._taken += taken
+        self._note.devices = sorted({*self._note.devices, *taken})
+        self._write()
+        return taken
+
+    def give_back_devices(self, taken: list[str]) -> None:
+        """Wipe what the lab made on devices that nothing uses any more, and forget them. Raises LabError."""
+        for device in taken:
+            devices.wipe(device, self.id)
+            self._taken.remove(device)
+            self._note.devices.remove(device)
+        self._write()
+
     def remove(self) -> None:
         """Remove all that the lab made, then the lab itself. Raises LabError naming what would not go."""
         if self.directory.is_dir():
@@ -120,110 +172,67 @@ class Lab:
 
 def find_labs() -> list[LabState]:
     """Every lab of this user that has left anything."""
-    found = []
-    root = labs_root()
-    for directory in sorted(root.iterdir()) if root.is_dir() else []:
-        if directory.is_dir() and not directory.is_symlink() and _is_lab(directory):
-            note = _read_note(directory)
-            found.append(
-                LabState(
-                    note,
-                    directory,
-                    _is_held(directory),
-                    [m for d in _all_directories(note, directory) for m in mounts_below(d)],
-                    [device for d in _all_directories(note, directory) for device in loops_below(d)],
-                    processes_of(note.id),
-                    sum(_allocated(d) for d in _all_directories(note, directory)),
-                )
-            )
-    return found
+    return [find_lab(directory.name) for directory in _lab_directories()]
+
+
+def find_lab(lab_id: str) -> LabState:
+    """One lab. Raises LabError when there is none of that name."""
+    directory = labs_root() / lab_id
+    if directory not in _lab_directories():
+        known = ", ".join(d.name for d in _lab_directories()) or "none"
+        raise LabError(f"no lab is called {lab_id!r}; known: {known}")
+    note = _read_note(directory)
+    return LabState(
+        note,
+        directory,
+        _is_held(directory),
+        [m for d in _all_directories(note, directory) for m in mounts_below(d)],
+        _loops(note, directory),
+        processes_of(note.id),
+        sum(_allocated(d) for d in _all_directories(note, directory)),
+        limits.groups_of(note.id),
+        _standing(directory),
+    )
 
 
 def clean(lab_id: str | None = None) -> tuple[list[str], list[str]]:
-    """Remove every lab that no live process holds (or just ``lab_id``). Returns ids removed and ids left in use.
-
-    Raises LabError when something of a lab would not go.
-    """
+    """Remove every lab that no live process holds and that does not stand, or just ``lab_id``, and that one also when it
+    stands. Returns ids removed and ids kept. Raises LabError when something of a lab would not go."""
     removed, kept = [], []
-    for state in find_labs():
-        if lab_id is not None and state.note.id != lab_id:
+    for directory in _lab_directories():
+        name = directory.name
+        if lab_id not in (None, name):
             continue
-        lock = FileLock(state.directory / "lock")
+        lock = FileLock(directory / "lock")
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            kept.append(state.note.id)
+            kept.append(name)
             continue
         try:
-            _remove(state.note, state.directory)
-            shutil.rmtree(state.directory)
-            removed.append(state.note.id)
+            if lab_id is None and _standing(directory) is not None:
+                kept.append(name)
+                continue
+            _remove(_read_note(directory), directory)
+            shutil.rmtree(directory)
+            removed.append(name)
         finally:
             lock.release()
     return removed, kept
 
 
-def mounts_below(directory: Path) -> list[str]:
-    """Mount points at or below a directory, deepest and latest first."""
-    prefix = os.path.realpath(directory)
-    return [p for p, _, _ in mountinfo() if p == prefix or p.startswith(prefix + "/")][::-1]
-
-
-def mountinfo() -> Iterator[tuple[str, list[str], list[str]]]:
-    """Mount point, fields before and fields after the dash of every line of /proc/self/mountinfo (proc(5))."""
-    for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
-        left, _, right = os.fsdecode(line).partition(" - ")
-        fields = left.split(" ")
-        # space, tab, newline and backslash are octal, all else is as it is: UTF-8 or whatever bytes a name has
-        point = re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), fields[4])
-        yield point, fields, right.split(" ")
-
-
-def loops_below(directory: Path, file_name: str | None = None) -> list[str]:
-    """Loop devices whose backing file lies below a directory (also when the file is deleted already); with
-    ``file_name`` only those of that very file."""
-    found, prefix = [], os.path.realpath(directory)
-    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
-        try:
-            file = os.fsdecode(backing.read_bytes()).rstrip("\n").removesuffix(" (deleted)")
-        except OSError:
-            continue
-        if file.startswith(f"{prefix}/") and file_name in (None, file.removeprefix(f"{prefix}/")):
-            found.append(f"/dev/{backing.parent.parent.name}")
-    return found
-
-
-def processes_of(lab_id: str) -> list[int]:
-    """Pids whose environment carries the lab's mark, this process excepted."""
-    mark = f"{ENVIRONMENT_MARK}={lab_id}".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                if mark in (entry / "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-    return found
-
-
 def _remove(note: LabNote, directory: Path) -> None:
-    for pid in processes_of(note.id):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            continue
-    for _ in range(100):
-        if not processes_of(note.id):
-            break
-        time.sleep(0.02)
+    (directory / STANDING).unlink(missing_ok=True)  # first: half removed, it stands no more
+    _kill_all(note.id)
     for place in _all_directories(note, directory):
         for point in mounts_below(place):
             _unmount(point)
-        for device in loops_below(place):
-            _run("losetup", "--detach", device)
         if left := mounts_below(place):
             raise LabError(f"{left[0]} is still mounted and busy; end what uses it, then run: assay lab clean")
+    _detach_all(note, directory)
+    for device in note.devices:
+        devices.wipe(device, note.id)
+    limits.remove_groups(note.id)
     for made in note.directories:
         path = Path(made)
         # the mark proves that Assay made it; without it the crash came between noting and making
@@ -232,6 +241,49 @@ def _remove(note: LabNote, directory: Path) -> None:
     for child in directory.iterdir():
         if child.name not in ("lock", "lab.json"):
             _remove_tree(child) if child.is_dir() and not child.is_symlink() else child.unlink()
+
+
+def _kill_all(lab_id: str) -> None:
+    # with the first process of a fabric the kernel kills all inside. Only then what is outside: a zombie whose parent was
+    # killed before it is reaped late and holds its namespaces until then
+    first = first_of_namespaces(processes_of(lab_id))
+    _kill(first)
+    end = time.monotonic() + KILL_SECONDS
+    while left := [pid for pid in first if start_time(pid)]:
+        if time.monotonic() > end:
+            raise LabError(_undead(lab_id, left))
+        time.sleep(0.005)
+    time.sleep(0.02 if first else 0)  # those that waited for a process inside end by themselves
+    while left := processes_of(lab_id):
+        if time.monotonic() > end:
+            raise LabError(_undead(lab_id, left))
+        _kill(left)
+        time.sleep(0.01)
+
+
+def _kill(pids: list[int]) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            continue
+
+
+def _undead(lab_id: str, pids: list[int]) -> str:
+    return (
+        f"process {pids[0]} of lab {lab_id} does not die, it hangs in the kernel or is not yours; "
+        f"later, as root: assay lab clean {lab_id}"
+    )
+
+
+def _detach_all(note: LabNote, directory: Path) -> None:
+    end = time.monotonic() + DETACH_SECONDS
+    for device in _loops(note, directory):
+        _run("losetup", "--detach", device)
+    while left := _loops(note, directory):  # the kernel does it when the last user has gone, and says nothing
+        if time.monotonic() > end:
+            raise LabError(f"{left[0]} is still in use; end what uses it, then run: assay lab clean")
+        time.sleep(0.01)
 
 
 def _remove_tree(path: Path) -> None:
@@ -253,6 +305,26 @@ def _unmount(point: str) -> None:
         if done.returncode == 0 or b"not mounted" in done.stderr:
             return
         time.sleep(0.05)
+
+
+def _loops(note: LabNote, directory: Path) -> list[str]:
+    below = [device for d in _all_directories(note, directory) for device in loops_below(d)]
+    return below + [loop for device in note.devices for loop in loops_over(device)]
+
+
+def _lab_directories() -> list[Path]:
+    root = labs_root()
+    there = sorted(root.iterdir()) if root.is_dir() else []
+    return [d for d in there if d.is_dir() and not d.is_symlink() and _is_lab(d)]
+
+
+def _notes() -> list[LabNote]:
+    return [_read_note(directory) for directory in _lab_directories()]
+
+
+def _standing(directory: Path) -> Standing | None:
+    found = read_standing(directory)
+    return found if found is not None and found.alive else None
 
 
 def _all_directories(note: LabNote, directory: Path) -> list[Path]:
@@ -291,7 +363,7 @@ def _is_held(directory: Path) -> bool:
 def _read_note(directory: Path) -> LabNote:
     try:
         note = LabNote(**json.loads((directory / "lab.json").read_text()))
-        if note.id == directory.name and all(os.path.isabs(d) for d in note.directories):  # noqa: PTH117
+        if note.id == directory.name and all(os.path.isabs(d) for d in [*note.directories, *note.devices]):  # noqa: PTH117
             return note
     except (OSError, ValueError, TypeError):
         pass

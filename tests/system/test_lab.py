@@ -13,7 +13,8 @@ from lab_helpers import MIB, Forked, eventually, make_local, nothing_left, trace
 
 from assay.lab.disks import attach_loop, make_backing_file
 from assay.lab.host import LocalHost
-from assay.lab.registry import MARK, Lab, LabError, clean, find_labs, labs_root, mounts_below, processes_of
+from assay.lab.outside import MARK
+from assay.lab.registry import Lab, LabError, clean, find_labs, labs_root, mounts_below, processes_of
 from assay.lab.remote import mount_entry
 from assay.model.lab import Disk
 from assay.systems.base import Deployment

@@ -21,15 +21,15 @@ def mountinfo() -> Iterator[tuple[str, list[str], list[str]]]:
 
 
 def mounts_below(directory: Path) -> list[str]:
-    """Mount points at or below a directory, deepest and latest first."""
-    prefix = os.path.realpath(directory)
+    """Mount points at or below a directory (its real path), deepest and latest first. Asks the file system nothing."""
+    prefix = str(directory)
     return [p for p, _, _ in mountinfo() if p == prefix or p.startswith(prefix + "/")][::-1]
 
 
 def loops_below(directory: Path, file_name: str | None = None) -> list[str]:
-    """Loop devices whose backing file lies below a directory (also when the file is deleted already); with
+    """Loop devices whose backing file lies below a directory (its real path), also when the file is deleted already; with
     ``file_name`` only those of that very file."""
-    prefix = os.path.realpath(directory)
+    prefix = str(directory)
     return [
         device
         for device, file in _loops()

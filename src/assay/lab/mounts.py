@@ -14,19 +14,19 @@ UNMOUNT_SECONDS = 120.0  # it flushes
 
 def unmount(host: Host, point: Path) -> None:
     """Unmount what is mounted at ``point`` (a real path) on a host; no error when nothing is. One that hangs is detached by
-    force. Raises LabError when it is busy or will not go."""
+    force. Raises LabError when it is busy, HostError when it hangs and does not go even so."""
     if not host.call(remote.is_mount_point, point):
         return
-    done = host.run(["umount", str(point)], timeout_seconds=UNMOUNT_SECONDS)
-    words = done.stderr.decode(errors="replace").strip()
-    if done.ok or "not mounted" in words:
-        return
-    if done.exit_code is not None and answers(host, point):
-        raise LabError(words)
+    if answers(host, point):  # umount asks too, and would wait
+        done = host.run(["umount", str(point)], timeout_seconds=UNMOUNT_SECONDS)
+        words = done.stderr.decode(errors="replace").strip()
+        if done.ok or "not mounted" in words:
+            return
+        if done.exit_code is not None:
+            raise LabError(words)
     # force aborts what waits for a file system in user space or on the network, lazy asks it nothing
-    done = host.run(["umount", "--lazy", "--force", str(point)], timeout_seconds=UNMOUNT_SECONDS)
-    if not done.ok:
-        raise LabError(f"{point} hangs and does not go: {done.stderr.decode(errors='replace').strip()}")
+    argv = ["umount", "--lazy", "--force", str(point)]
+    host.run(argv, timeout_seconds=UNMOUNT_SECONDS).must(f"{host.name}: detaching a mount that hangs")
 
 
 def answers(host: Host, directory: Path) -> bool:

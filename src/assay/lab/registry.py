@@ -10,16 +10,18 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from filelock import FileLock, Timeout
 
-from assay.lab import devices, limits
+from assay.lab import devices, limits, outside
 from assay.lab.errors import LabError
-from assay.lab.host import search_path
+from assay.lab.host import HostError, LocalHost
 from assay.lab.kernel import (
     ENVIRONMENT_MARK,
     first_of_namespaces,
@@ -30,14 +32,15 @@ from assay.lab.kernel import (
     processes_of,
     start_time,
 )
+from assay.lab.mounts import ANSWER_SECONDS, unmount
 from assay.lab.standing import FILE as STANDING
 from assay.lab.standing import Standing, read_standing
-from assay.ledger.files import write_atomically
-from assay.ledger.store import data_directory
+from assay.ledger.files import data_directory, write_atomically
 
 __all__ = ["LabError", "loops_below", "mountinfo", "mounts_below", "processes_of"]  # asked for here by the rest
 
-MARK = ".assay-lab"  # file in every directory that Assay made outside its own; holds the lab's id
+T = TypeVar("T")
+REMOVE_SECONDS = 120.0
 KILL_SECONDS = 10.0  # a process that has not died by then hangs in the kernel
 DETACH_SECONDS = 10.0
 
@@ -115,17 +118,16 @@ class Lab:
 
     def make_directory(self, path: Path) -> Path:
         """Make a directory outside the lab's own; noted first. Raises LabError when it exists and is not this lab's."""
-        path = Path(os.path.realpath(path))
-        if path.exists():
-            if _owner(path) == self.id:
+        path, owner = _asked(outside.real_and_owner, path)
+        if owner is not None:
+            if owner == self.id:
                 return path
             raise LabError(f"{path} exists and is not this study's; remove it or choose another directory")
         if str(path) not in self._note.directories:
             self._note.directories.append(str(path))
             self._write()
         try:
-            path.mkdir()
-            (path / MARK).write_text(self.id)
+            _asked(outside.make, path, self.id)
         except OSError as error:
             raise LabError(f"cannot make {path}: {error.strerror}") from None
         return path
@@ -189,7 +191,7 @@ def find_lab(lab_id: str) -> LabState:
         [m for d in _all_directories(note, directory) for m in mounts_below(d)],
         _loops(note, directory),
         processes_of(note.id),
-        sum(_allocated(d) for d in _all_directories(note, directory)),
+        _allocated(note, directory),
         limits.groups_of(note.id),
         _standing(directory),
     )
@@ -226,7 +228,7 @@ def _remove(note: LabNote, directory: Path) -> None:
     _kill_all(note.id)
     for place in _all_directories(note, directory):
         for point in mounts_below(place):
-            _unmount(point)
+            _unmount(Path(point))
         if left := mounts_below(place):
             raise LabError(f"{left[0]} is still mounted and busy; end what uses it, then run: assay lab clean")
     _detach_all(note, directory)
@@ -234,10 +236,7 @@ def _remove(note: LabNote, directory: Path) -> None:
         devices.wipe(device, note.id)
     limits.remove_groups(note.id)
     for made in note.directories:
-        path = Path(made)
-        # the mark proves that Assay made it; without it the crash came between noting and making
-        if path.is_dir() and (_owner(path) == note.id or not _has_content(path)):
-            _remove_tree(path)
+        _remove_outside(Path(made), note.id)
     for child in directory.iterdir():
         if child.name not in ("lock", "lab.json"):
             _remove_tree(child) if child.is_dir() and not child.is_symlink() else child.unlink()
@@ -286,6 +285,16 @@ def _detach_all(note: LabNote, directory: Path) -> None:
         time.sleep(0.01)
 
 
+def _remove_outside(path: Path, lab_id: str) -> None:
+    try:
+        _asked(outside.owner, path)  # one that hangs is told now, not after all the time that removing may take
+        _asked(outside.remove, path, lab_id, timeout_seconds=REMOVE_SECONDS)
+    except OSError as error:
+        raise LabError(f"cannot remove {path}: {error.strerror}") from None
+    except LabError as error:
+        raise LabError(f"{path} is left: {error}; when it answers again: assay lab clean") from None
+
+
 def _remove_tree(path: Path) -> None:
     try:
         shutil.rmtree(path)
@@ -293,18 +302,35 @@ def _remove_tree(path: Path) -> None:
         raise LabError(f"cannot remove {path}: {error.strerror}") from None
 
 
-def _run(*argv: str) -> subprocess.CompletedProcess[bytes]:
-    environment = {**os.environ, "PATH": search_path()}
-    return subprocess.run(argv, capture_output=True, check=False, timeout=120, env=environment)
+def _run(*argv: str) -> None:
+    LocalHost().run(argv, timeout_seconds=120)
 
 
-def _unmount(point: str) -> None:
+def _unmount(point: Path) -> None:
     # a loop device lets go a moment after the last writer; a busy mount gets a second before it counts as busy
-    for _ in range(20):
-        done = _run("umount", point)
-        if done.returncode == 0 or b"not mounted" in done.stderr:
-            return
-        time.sleep(0.05)
+    host = LocalHost()
+    try:
+        for _ in range(20):
+            try:
+                unmount(host, point)
+                break
+            except LabError:
+                time.sleep(0.05)
+            except HostError:
+                break
+    finally:
+        host.close()
+
+
+def _asked(function: Callable[..., T], *args: object, timeout_seconds: float = ANSWER_SECONDS) -> T:
+    """What a helper process answers. Raises LabError when it does not; the function's own errors come through."""
+    host = LocalHost()
+    try:
+        return host.call(function, *args, timeout_seconds=timeout_seconds)
+    except HostError as error:
+        raise LabError(str(error)) from None
+    finally:
+        host.close()
 
 
 def _loops(note: LabNote, directory: Path) -> list[str]:
@@ -329,18 +355,6 @@ def _standing(directory: Path) -> Standing | None:
 
 def _all_directories(note: LabNote, directory: Path) -> list[Path]:
     return [directory, *(Path(d) for d in note.directories)]
-
-
-def _owner(path: Path) -> str | None:
-    try:
-        return (path / MARK).read_text()
-    except OSError:
-        return None
-
-
-def _has_content(path: Path) -> bool:
-    """Whether there is more than a mark that a crash has left empty."""
-    return any(child.name != MARK or child.stat().st_size for child in path.iterdir())
 
 
 def _is_lab(directory: Path) -> bool:
@@ -370,12 +384,9 @@ def _read_note(directory: Path) -> LabNote:
     return LabNote(directory.name, "(unknown)", 0.0)
 
 
-def _allocated(directory: Path) -> int:
-    total = 0
-    for root, _, files in os.walk(directory):
-        for name in files:
-            try:
-                total += (Path(root) / name).lstat().st_blocks * 512
-            except OSError:
-                continue
+def _allocated(note: LabNote, directory: Path) -> int:
+    total = outside.allocated(directory, frozenset(mounts_below(directory)))
+    for made in note.directories:
+        with suppress(LabError, OSError):  # where it lies hangs: nobody knows
+            total += _asked(outside.allocated, Path(made), frozenset(mounts_below(Path(made))))
     return total

@@ -13,7 +13,7 @@ from assay.lab import remote
 from assay.lab.caches import Step, drop, flush
 from assay.lab.disks import device_counters, device_of
 from assay.lab.errors import LabError
-from assay.lab.host import Host
+from assay.lab.host import Host, HostError
 from assay.lab.mounts import ANSWER_SECONDS, unmount
 from assay.model import units
 from assay.model.evidence import ColdEvidence, DeviceCounters, DurabilityEvidence, SettleEvidence
@@ -61,7 +61,7 @@ class MountedSystem:
         for client in self.deployment.clients:
             try:
                 unmount(client, point)
-            except LabError as error:
+            except (LabError, HostError) as error:
                 raise AdapterError(f"{self.deployment.name}: {error}") from None
 
     def _entry(self, client: Host | None = None) -> dict[str, str]:

@@ -24,7 +24,7 @@ from assay.checks.registry import Finding, Scope, attempt_verdict, run_rules
 from assay.checks.subjects import AttemptSubject
 from assay.lab.environment import environment, host_facts, memory_bytes
 from assay.lab.host import Host, LocalHost
-from assay.lab.registry import Lab, clean
+from assay.lab.registry import Lab, LabError, clean
 from assay.ledger.schema import AttemptRow, CandidateRow, CellRow, HostRow, LabRow, StudyRow, WorkloadRow
 from assay.ledger.store import Ledger
 from assay.model.evidence import AttemptEvidence, AttemptStatus, Samples
@@ -146,7 +146,10 @@ class Runner:
         finally:
             for problem in fleet.destroy():
                 self.progress.note(f"clean-up: {problem}")
-            lab.remove()
+            try:
+                lab.remove()
+            except LabError as problem:  # where a mount hangs, something is left; the results are there all the same
+                self.progress.note(f"clean-up: {problem}")
         conclude(self.ledger, self.study_id)
         self.ledger.set_state(self.study_id, "ended" if ended.complete else "interrupted", ended.reason)
         return ended

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     import polars as pl
 
 
+def data_directory() -> Path:
+    """Assay's data directory: ``$XDG_DATA_HOME/assay``, by default ``~/.local/share/assay``."""
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "assay"
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Write all of ``content`` under its final name or nothing. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)

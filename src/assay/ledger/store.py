@@ -15,7 +15,7 @@ from sqlalchemy import Engine, create_engine, delete, event, func, make_url, sel
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.orm import Session
 
-from assay.ledger.files import FileStore
+from assay.ledger.files import FileStore, data_directory
 from assay.ledger.migrate import LedgerError, migrate
 from assay.ledger.schema import (
     AttemptRow,
@@ -33,12 +33,6 @@ from assay.ledger.schema import (
 from assay.model.evidence import AttemptEvidence, Samples
 
 BUSY_SECONDS = 30.0  # how long a writer waits for another before it gives up
-
-
-def data_directory() -> Path:
-    """Assay's data directory: ``$XDG_DATA_HOME/assay``, by default ``~/.local/share/assay``."""
-    base = os.environ.get("XDG_DATA_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "share") / "assay"
 
 
 def default_url() -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assay.campaign.degraded import bring_back, failure, lose_hosts
 from assay.campaign.deploy import Running
 from assay.lab import remote
 from assay.lab.environment import environment, host_state
@@ -20,6 +21,7 @@ from assay.model.evidence import (
     AttemptEvidence,
     AttemptStatus,
     ColdEvidence,
+    DegradedEvidence,
     HostState,
     Samples,
     SettleEvidence,
@@ -30,13 +32,14 @@ from assay.model.evidence import (
 from assay.model.plan import PlannedCandidate, PlannedPoint
 from assay.model.summary import summarise, total_series
 from assay.stats.steady import steady_window
-from assay.systems.base import AdapterError, CountsBytes, GoesCold, HasHealth, Settles
+from assay.systems.base import AdapterError, CountsBytes, GoesCold, HasHealth, KillsHosts, Settles
 from assay.systems.mounted import MountedSystem
 from assay.workloads.base import Artefact, RunResult, WorkloadError
 from assay.workloads.catalogue import make_workload
 
 SETTLE_TIMEOUT_SECONDS = 10.0  # an unsettled system is measured all the same, and rule R6 says so
 IDLE_WINDOW_SECONDS = 0.1
+LEAST_HEAL_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,9 @@ class _Load:
     before: Snapshot | None = None
     after: Snapshot | None = None
     result: RunResult | None = None
+    degraded: DegradedEvidence | None = None
     seconds: float = 0.0  # inside the load generator
+    degraded_seconds: float = 0.0  # killing, checking, restarting and healing: what the cell asks for, not Assay's cost
     error: str = ""
 
 
@@ -84,6 +89,8 @@ def execute(
             observed = observe()
         except (AdapterError, WorkloadError, LabError, HostError, OSError) as problem:
             load.error = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+    if load.degraded is not None and (wrong := failure(load.degraded)):
+        load.error = f"{wrong}; {load.error}" if load.error else wrong
     result = load.result
     summary, error = _summarised(result, load.error) if result is not None else (None, load.error)
     ended_at = time.time()
@@ -99,10 +106,11 @@ def execute(
         cold=load.cold,
         settle=load.settle,
         durability=running.durability,
+        degraded=load.degraded,
         clients=result.clients if result is not None else [],
         summary=summary,
         dataset_bytes=0 if running.target.null else order.planned.point.dataset_bytes,
-        outside_seconds=max(0.0, ended_at - started_at - load.seconds),
+        outside_seconds=max(0.0, ended_at - started_at - load.seconds - load.degraded_seconds),
         error=error,
     )
     if result is None:
@@ -124,16 +132,37 @@ def _carry_out(order: Order, running: Running, scratch: Path, load: _Load) -> No
         load.settle = adapter.settle(SETTLE_TIMEOUT_SECONDS)
     time.sleep(max(0.0, IDLE_WINDOW_SECONDS - idle.seconds))
     load.before = _snapshot(running, idle)
-    busy = _Watch(clients)
-    load.result = workload.run(
-        running.target,
-        processes,
-        seed=order.seed,
-        scratch=scratch,
-        deadline_seconds=point.runtime + point.ramp + order.deadline_seconds,
-    )
-    load.seconds = busy.seconds
-    load.after = _snapshot(running, busy)
+    with _degraded(order, running, load):
+        busy = _Watch(clients)
+        load.result = workload.run(
+            running.target,
+            processes,
+            seed=order.seed,
+            scratch=scratch,
+            deadline_seconds=point.runtime + point.ramp + order.deadline_seconds,
+        )
+        load.seconds = busy.seconds
+        load.after = _snapshot(running, busy)
+
+
+@contextmanager
+def _degraded(order: Order, running: Running, load: _Load) -> Iterator[None]:
+    """With the hosts that the point says killed; afterwards they are back and healed, whatever has happened."""
+    count, adapter, directory = order.planned.point.degraded_hosts, running.adapter, running.target.directory
+    if not count or directory is None or not isinstance(adapter, KillsHosts):
+        yield
+        return
+    client = running.clients[0]
+    started = time.monotonic()
+    load.degraded = lose_hosts(adapter, client, directory, count, order.seed)
+    load.degraded_seconds = time.monotonic() - started
+    try:
+        yield
+    finally:
+        started = time.monotonic()
+        deadline = max(order.deadline_seconds, LEAST_HEAL_SECONDS)
+        load.degraded = bring_back(adapter, client, directory, order.seed, load.degraded, deadline)
+        load.degraded_seconds += time.monotonic() - started
 
 
 def _summarised(result: RunResult, error: str) -> tuple[Summary | None, str]:

@@ -45,7 +45,7 @@ from assay.model.study import Study
 from assay.model.units import format_seconds
 from assay.model.verdict import Verdict
 from assay.stats.stein import blocks_needed
-from assay.systems.base import GoesCold
+from assay.systems.base import GoesCold, KillsHosts
 from assay.workloads.base import Artefact
 
 
@@ -443,6 +443,9 @@ def _missing_capability(candidate: PlannedCandidate, planned: PlannedPoint, runn
     cold = planned.point.cache == "cold" and candidate.role in ("subject", "twin")
     if cold and not isinstance(running.adapter, GoesCold):
         return f"{candidate.system} cannot go cold"
+    if planned.point.degraded_hosts and candidate.role in ("subject", "twin"):
+        if not isinstance(running.adapter, KillsHosts) or running.adapter.deployment.fabric is None:
+            return f"{candidate.system} has no hosts of its own that could be killed"
     return None
 
 

@@ -443,9 +443,9 @@ def _missing_capability(candidate: PlannedCandidate, planned: PlannedPoint, runn
     cold = planned.point.cache == "cold" and candidate.role in ("subject", "twin")
     if cold and not isinstance(running.adapter, GoesCold):
         return f"{candidate.system} cannot go cold"
-    if planned.point.degraded_hosts and candidate.role in ("subject", "twin"):
-        if not isinstance(running.adapter, KillsHosts) or running.adapter.deployment.fabric is None:
-            return f"{candidate.system} has no hosts of its own that could be killed"
+    degraded = planned.point.degraded_hosts and candidate.role in ("subject", "twin")
+    if degraded and not (isinstance(running.adapter, KillsHosts) and running.adapter.deployment.fabric is not None):
+        return f"{candidate.system} has no hosts of its own that could be killed"
     return None
 
 

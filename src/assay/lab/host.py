@@ -50,7 +50,8 @@ class Completed:
             return self
         how = "passed its deadline" if self.exit_code is None else f"exit code {self.exit_code}"
         words = self.stderr.decode(errors="replace").strip() or self.stdout.decode(errors="replace").strip()
-        raise HostError(f"{purpose}: {' '.join(self.argv)}: {how}: {words[-400:] or '(no output)'}")
+        words = " ".join(words.split())[-400:]
+        raise HostError(f"{purpose}: {' '.join(self.argv)}: {how}: {words or '(no output)'}")
 
 
 class Process(Protocol):

@@ -32,6 +32,7 @@ from assay.model.lab import Lab as LabDeclaration
 
 SUBNET = "10.77.0"
 BRIDGE = "br0"
+MOST_STORAGE = 90  # addresses below those of clients
 TOOLS = {"unshare": "util-linux", "nsenter": "util-linux", "ip": "iproute2", "tc": "iproute2"}
 SMALLEST_BYTES = 300 << 20  # what XFS needs
 EMPTY_FILESYSTEM_BYTES = 72 << 20  # what the largest of the file systems writes when it is made: XFS' log
@@ -118,8 +119,7 @@ class Fabric:
             if named := self.shape.disk.devices:
                 count = self.shape.hosts * self.shape.disk.per_host
                 self.devices = self.lab.take_devices(named, count, self.shape.disk.size)
-            names = [f"{h.address} {h.name}" for h in self.hosts]
-            (self.directory / "hosts").write_text("\n".join(["127.0.0.1 localhost", *names, ""]))
+            self._write_names()
             self.outer = Namespaces.make(
                 _FABRIC,
                 [str(self.directory / "proc"), *_foreign_mounts([self.lab.directory, *self._disk_directories()])],
@@ -141,6 +141,27 @@ class Fabric:
         """Start a host that was killed. Mounts and daemons are its user's. Raises HostError."""
         self._start(host)
         self._connect([host])
+
+    def add_storage(self, count: int) -> list[NamespaceHost]:
+        """Start further storage hosts of the same kind. Raises LabError or HostError."""
+        if self.devices:
+            raise LabError("a fabric on devices that were handed over cannot grow: its disks are counted")
+        first = 1 + max((int(host.name[1:]) for host in self.storage), default=0)
+        if first + count > MOST_STORAGE:
+            raise LabError(f"{count} hosts more are too many; a fabric has at most {MOST_STORAGE - 1} storage hosts")
+        added = [self._host(f"s{i}", 10 + i) for i in range(first, first + count)]
+        self.storage += added
+        self._write_names()
+        for host in added:
+            self._start(host)
+        self._connect(added)
+        return added
+
+    def remove_storage(self, host: NamespaceHost) -> None:
+        """Kill a storage host and forget it, with what it kept in its directory."""
+        host.kill()
+        self.storage.remove(host)
+        shutil.rmtree(self.host_directory(host), ignore_errors=True)
 
     def cut(self, host: NamespaceHost, *, off: bool) -> None:
         """Take a host's link down (a network partition), or up again."""
@@ -178,6 +199,11 @@ class Fabric:
         if self.outer is None or not self.outer.alive:
             raise HostError(f"the fabric of {self.name} is down")
         return self.outer
+
+    def _write_names(self) -> None:
+        # in place, the hosts have this very file mounted
+        names = [f"{h.address} {h.name}" for h in self.hosts]
+        (self.directory / "hosts").write_text("\n".join(["127.0.0.1 localhost", *names, ""]))
 
     def _host(self, name: str, number: int) -> NamespaceHost:
         groups = Groups(self.lab.id, f"{self.name}-{name}", self.shape.limits)

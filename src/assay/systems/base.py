@@ -54,7 +54,7 @@ class SystemAdapter(Protocol):
     system: ClassVar[str]  # the first part of system/layout, e.g. "local"
     layouts: ClassVar[dict[str, str]]  # layout -> one line of description; N, K, M in it stand for numbers
     needs_hosts: ClassVar[bool]  # whether it is deployed on hosts of a lab rather than on this machine
-    tunables: ClassVar[dict[str, str]]  # tuning key -> one line of description
+    tunables: ClassVar[dict[str, str]]  # tuning key -> one line of description; * in a key stands for any characters
     deployment: Deployment
     directory: Path | None  # where it is mounted; None before mount and for targets without a file system
 
@@ -85,6 +85,16 @@ class SystemAdapter(Protocol):
     def facts(self) -> dict[str, Any]:
         """Version, layout, configuration and mount options as found: part of the closure, so nothing that differs
         between two deployments of the same thing (device numbers, times, identifiers)."""
+        ...
+
+
+@runtime_checkable
+class ChecksTuning(Protocol):
+    """Can refuse a value of a tuning key before anything is touched; classes have it, not only instances."""
+
+    @staticmethod
+    def check_tuning(tuning: dict[str, Any]) -> None:
+        """Raises AdapterError."""
         ...
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import difflib
+from fnmatch import fnmatchcase
+from typing import Any
 
 from assay.model.layout import layout_matches
-from assay.systems.base import AdapterError, SystemAdapter
+from assay.systems.base import AdapterError, ChecksTuning, SystemAdapter
 from assay.systems.floor import NullSystem, TmpfsSystem
+from assay.systems.gluster import GlusterSystem
 from assay.systems.local import LocalSystem
 from assay.systems.path import PathSystem
 
-SYSTEMS: dict[str, type[SystemAdapter]] = {
-    adapter.system: adapter for adapter in (LocalSystem, PathSystem, TmpfsSystem, NullSystem)
-}
+_ADAPTERS: tuple[type[SystemAdapter], ...] = (LocalSystem, GlusterSystem, PathSystem, TmpfsSystem, NullSystem)
+SYSTEMS: dict[str, type[SystemAdapter]] = {adapter.system: adapter for adapter in _ADAPTERS}
 
 
 def find_system(candidate: str) -> tuple[type[SystemAdapter], str]:
@@ -29,10 +31,12 @@ def find_system(candidate: str) -> tuple[type[SystemAdapter], str]:
     return adapter, layout
 
 
-def check_tuning(candidate: str, tuning: dict[str, object]) -> None:
-    """Raises AdapterError for a tuning key that the system does not know, with the known ones."""
+def check_tuning(candidate: str, tuning: dict[str, Any]) -> None:
+    """Raises AdapterError for a tuning key that the system does not know, with the known ones, or a value that it refuses."""
     adapter, _ = find_system(candidate)
     for key in tuning:
-        if key not in adapter.tunables:
+        if not any(fnmatchcase(key, known) for known in adapter.tunables):
             known = ", ".join(adapter.tunables) or "none"
             raise AdapterError(f"{candidate} has no tuning {key!r}; known: {known}")
+    if isinstance(adapter, ChecksTuning):
+        adapter.check_tuning(tuning)

@@ -22,6 +22,7 @@ class PathSystem(MountedSystem):
     layouts: ClassVar[dict[str, str]] = {"DIR": "an existing directory, on whatever is mounted there"}
     needs_hosts: ClassVar[bool] = False
     tunables: ClassVar[dict[str, str]] = {}
+    directory: Path | None
 
     @staticmethod
     def preflight(layout: str, lab: LabDeclaration, dataset_bytes: int) -> None:  # noqa: ARG004 (the disk is the user's own)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from assay.campaign.analysis import Analysis
     from assay.ledger.queries import StudyData
 
-Section = Literal["ratios", "aa", "winners", "bars", "trends", "series", "latency"]
+Section = Literal["ratios", "aa", "winners", "bars", "trends", "layouts", "series", "latency"]
 
 
 @dataclass(frozen=True)
@@ -42,33 +42,14 @@ def build(data: StudyData, analysis: Analysis) -> list[Figure]:
     of = frames.points(data)
     palette = charts.Palette(analysis.subjects)
     found = [*_ratio_figures(analysis, of), *_winner_figure(analysis, of, palette)]
-    percent = f"{100 * analysis.measure.confidence:g} %"
+    layouts = frames.layouts(data, analysis)
     for group, members in frames.groups(of).items():
-        rows = frames.bars(analysis, members)
-        if rows:
-            found.append(
-                Figure(
-                    f"bandwidth-{_slug(group)}",
-                    "bars",
-                    f"Bandwidth: {group}",
-                    f"Geometric mean over blocks, MB/s; whiskers: {percent} interval, cut off at twice the highest bar.",
-                    f"Bars of the bandwidth of {_names(analysis)} for {group} by block size and threads.",
-                    charts.bandwidth_bars(rows, palette),
-                )
-            )
-        rows = frames.trends(analysis, members)
-        if len({row["x"] for row in rows}) > 1:
-            over = "Threads" if len({p.threads for p in members}) > 1 else "Block size (KiB)"
-            found.append(
-                Figure(
-                    f"trend-{_slug(group)}",
-                    "trends",
-                    f"Bandwidth, IOPS and latency over {over.lower().split(' (')[0]}: {group}",
-                    f"Both axes are logarithmic; whiskers: {percent} interval.",
-                    f"Lines of bandwidth, operations per second and mean latency of {_names(analysis)} for {group}.",
-                    charts.trend_lines(rows, palette, over),
-                )
-            )
+        found += _bars_and_trends(analysis, members, palette, group, _Place("bars", "trends"))
+    if len(layouts) > 1:
+        for group, members in frames.groups(of).items():
+            for kind, labels in layouts.items():
+                place = _Place("layouts", "layouts", f"{frames.LAYOUTS[kind]}, ", f"layout-{kind}-")
+                found += _bars_and_trends(analysis, members, palette.only(labels), group, place)
     series, curves = frames.time_series_and_latencies(data, analysis, of)
     if series:
         found.append(
@@ -93,6 +74,66 @@ def build(data: StudyData, analysis: Analysis) -> list[Figure]:
                 "attempt per cell, the one of median value. Further left is better.",
                 f"Cumulative latency distributions of {_names(analysis)}, one panel per workload point.",
                 charts.latency_curves(curves, palette),
+            )
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a pair of figures goes, and what stands before their titles and ids."""
+
+    bars: Section
+    trends: Section
+    title: str = ""
+    prefix: str = ""
+
+
+def _bars_and_trends(
+    analysis: Analysis, members: Sequence[frames.Point], palette: charts.Palette, group: str, place: _Place
+) -> list[Figure]:
+    """The two figures that the papers have per layout and pattern: bars of bandwidth, trends of all three quantities."""
+    found = []
+    percent = f"{100 * analysis.measure.confidence:g} %"
+    names = ", ".join(palette.shown)
+    bounded = ""
+    if any(c.candidate in palette.shown and c.cell_id in analysis.bounds for c in analysis.cells):
+        bounded = " Red: the most that the network lets through for the layout; its reason is in the tooltip"
+    rows = frames.bars(analysis, members, palette.shown)
+    # one bar alone is no figure of its own
+    if rows and (len(rows) > 1 or not place.prefix):
+        beyond = (
+            "; bounds far above all bars are not drawn. Bars cut off at the top carry their figure." if bounded else ""
+        )
+        found.append(
+            Figure(
+                f"{place.prefix}bandwidth-{_slug(group)}",
+                place.bars,
+                f"{place.title or 'Bandwidth: '}{group}{': bandwidth' if place.title else ''}",
+                f"Geometric mean over blocks, MB/s; whiskers: {percent} interval, cut off at twice the highest bar."
+                f"{bounded}{beyond}",
+                f"Bars of the bandwidth of {names} for {group} by block size and threads.",
+                charts.bandwidth_bars(rows, palette),
+            )
+        )
+    rows = frames.trends(analysis, members, palette.shown)
+    if len({row["x"] for row in rows}) > 1:
+        over = "Threads" if len({p.threads for p in members}) > 1 else "Block size (KiB)"
+        what = f"bandwidth, IOPS and latency over {over.lower().split(' (')[0]}"
+        dashed = (
+            " Dashed: the most that the network lets through for the layout, "
+            "in the candidate's colour unless all share it."
+            if bounded
+            else ""
+        )
+        found.append(
+            Figure(
+                f"{place.prefix}trend-{_slug(group)}",
+                place.trends,
+                f"{place.title}{group}: {what}" if place.title else f"{what[0].upper()}{what[1:]}: {group}",
+                f"Both axes are logarithmic; whiskers: {percent} interval.{dashed}",
+                f"Lines of bandwidth, operations per second and mean latency of {names} for {group}.",
+                charts.trend_lines(rows, palette, over),
             )
         )
     return found

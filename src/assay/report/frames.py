@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from assay.campaign.bounds import layout_of
 from assay.model.units import format_bytes
+from assay.report.bounds import bound_words
 from assay.report.format import UNITS, better_words, significant
 
 if TYPE_CHECKING:
@@ -67,20 +69,39 @@ def groups(of: Sequence[Point]) -> dict[str, list[Point]]:
     return found
 
 
-def _cells(analysis: Analysis, of: Sequence[Point]) -> Iterator[tuple[Point, CellAnalysis]]:
+#: Groups of candidates in the order of the figures, by kind of layout.
+LAYOUTS = {
+    "distributed": "Distributed layout",
+    "replicated": "Replicated layout",
+    "rain": "RAIN layout",
+    "none": "No layout (one host)",
+}
+
+
+def layouts(data: StudyData, analysis: Analysis) -> dict[str, tuple[str, ...]]:
+    """Candidates by layout, as the papers' figures have them: kind -> labels. Only groups with candidates."""
+    kinds = {c.label: (layout.kind if (layout := layout_of(c.system)) else "none") for c in data.candidates}
+    found = {kind: tuple(s for s in analysis.subjects if kinds[s] == kind) for kind in LAYOUTS}
+    return {kind: labels for kind, labels in found.items() if labels}
+
+
+def _cells(
+    analysis: Analysis, of: Sequence[Point], labels: Sequence[str] | None = None
+) -> Iterator[tuple[Point, CellAnalysis]]:
     by_key = {(c.candidate, c.workload_id): c for c in analysis.cells}
     for point in of:
-        for label in analysis.subjects:
+        for label in analysis.subjects if labels is None else labels:
             cell = by_key.get((label, point.workload_id))
             if cell is not None and cell.n:
                 yield point, cell
 
 
-def bars(analysis: Analysis, of: Sequence[Point]) -> list[Row]:
-    """Bandwidth per candidate, block size and number of threads."""
+def bars(analysis: Analysis, of: Sequence[Point], labels: Sequence[str] | None = None) -> list[Row]:
+    """Bandwidth per candidate (all, or those of ``labels``), block size and number of threads, with the network's bound."""
     found = []
-    for point, cell in _cells(analysis, of):
+    for point, cell in _cells(analysis, of, labels):
         interval, factor = cell.intervals["bandwidth"], UNITS["bandwidth"].factor
+        bound = bound_words(analysis, cell)
         found.append(
             {
                 "candidate": cell.candidate,
@@ -92,16 +113,22 @@ def bars(analysis: Analysis, of: Sequence[Point]) -> list[Row]:
                 "high": significant(interval.high * factor) if interval.is_finite else None,
                 "n": interval.n,
                 "verdict": cell.verdict.value,
+                "bound": significant(bound.megabytes) if bound else None,
+                "share": bound.text if bound else "no bound known",
+                "limit": bound.reason if bound else "",
             }
         )
     return found
 
 
-def trends(analysis: Analysis, of: Sequence[Point]) -> list[Row]:
-    """Bandwidth, IOPS and mean latency over threads (or block size when threads do not vary), one row each."""
+def trends(analysis: Analysis, of: Sequence[Point], labels: Sequence[str] | None = None) -> list[Row]:
+    """Bandwidth, IOPS and mean latency over threads (or block size when threads do not vary), one row each; ``bound`` is
+    the network's, in the unit of the quantity."""
     over_threads = len({p.threads for p in of}) > 1
     found = []
-    for point, cell in _cells(analysis, of):
+    for point, cell in _cells(analysis, of, labels):
+        bound = bound_words(analysis, cell)
+        most = {"bandwidth": bound.megabytes, "iops": bound.megabytes * 1e6 / point.block_size} if bound else {}
         for metric in ("bandwidth", "iops", "latency-mean"):
             unit, interval = UNITS[metric], cell.intervals[metric]
             if not interval.n:
@@ -116,6 +143,8 @@ def trends(analysis: Analysis, of: Sequence[Point]) -> list[Row]:
                     "value": significant(interval.estimate * unit.factor),
                     "low": significant(interval.low * unit.factor) if interval.is_finite else None,
                     "high": significant(interval.high * unit.factor) if interval.is_finite else None,
+                    "bound": significant(most.get(metric)),
+                    "share": bound.text if bound else "no bound known",
                 }
             )
     return found

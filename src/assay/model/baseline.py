@@ -45,6 +45,13 @@ class Baselines(BaseModel):
     round_trip_seconds: dict[str, float] = {}  # storage host -> round trip from the first client
     problems: list[str] = []  # what could not be measured, with the reason
 
+    @property
+    def best_link_bytes_per_second(self) -> float | None:
+        """The most that any link carried in one direction: what bounds are made of when links are not shaped. None when
+        nothing was measured."""
+        together = [*self.all_to_client_bytes_per_second.values(), *self.client_to_all_bytes_per_second.values()]
+        return max([link.bytes_per_second for link in self.links] + together, default=None)
+
 
 class Limit(BaseModel):
     """What one kind of network interface lets through in one direction: ``links`` of them together carry at most

@@ -8,13 +8,14 @@ from contextlib import suppress
 from assay.lab.errors import LabError
 from assay.lab.fabric import Fabric, check_possible
 from assay.lab.host import LocalHost
-from assay.lab.hostdisk import HostDisk
 from assay.lab.registry import Lab
 from assay.lab.standing import Standing, write_standing
 from assay.model.lab import Lab as LabDeclaration
 from assay.systems.base import AdapterError, Deployment
 from assay.systems.catalogue import find_system
+from assay.systems.hosts import HostDisks, each
 
+DISK_MOUNTS = "/run/b"  # where HostDisks mounts them, by number
 STUDY = "assay lab up"  # what the notes say instead of a study's name
 
 
@@ -68,13 +69,7 @@ def _deploy(candidate: str, lab: Lab, fabric: Fabric) -> list[str]:
 
 
 def _make_disks(fabric: Fabric, filesystem: str) -> list[str]:
-    mounts = []
-    for host in fabric.storage:
-        for number in range(1, fabric.shape.disk.per_host + 1):
-            disk, point = HostDisk(fabric, host, number), f"/run/disk{number}"
-            disk.create()
-            disk.attach()
-            disk.make_filesystem(filesystem)
-            disk.mount(filesystem, point)
-            mounts.append(f"{host.name}:{point}")
-    return mounts
+    disks = [HostDisks(fabric, host, filesystem) for host in fabric.storage]
+    each(disks, lambda of_host: of_host.make())
+    numbers = range(1, fabric.shape.disk.per_host + 1)
+    return [f"{host.name}:{DISK_MOUNTS}/{number}" for host in fabric.storage for number in numbers]

@@ -295,7 +295,7 @@ def lab_up(
         ),
     ] = None,
     filesystem: Annotated[
-        str, typer.Option("--filesystem", help="On the disks, mounted as /run/disk1 ...: xfs, ext4, btrfs or none.")
+        str, typer.Option("--filesystem", help="On the disks, mounted at /run/b/1 ...: xfs, ext4, btrfs or none.")
     ] = "xfs",
     candidate: Annotated[
         str | None,

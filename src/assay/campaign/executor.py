@@ -16,17 +16,19 @@ from typing import Any, Protocol
 from sqlalchemy import select
 
 import assay
-from assay.campaign import state
+from assay.campaign import baselines, rows, state
 from assay.campaign.attempt import Order, execute, metric_value, unusable
 from assay.campaign.conclude import check_rows, conclude
 from assay.campaign.deploy import Fleet, Running, preflight, tool_facts
 from assay.checks.registry import Finding, Scope, attempt_verdict, run_rules
 from assay.checks.subjects import AttemptSubject
-from assay.lab.environment import environment, host_facts, memory_bytes
+from assay.lab.environment import host_facts, memory_bytes
 from assay.lab.host import Host, LocalHost
 from assay.lab.registry import Lab, LabError, clean
-from assay.ledger.schema import AttemptRow, CandidateRow, CellRow, HostRow, LabRow, StudyRow, WorkloadRow
+from assay.ledger.queries import load_baselines
+from assay.ledger.schema import AttemptRow, CellRow
 from assay.ledger.store import Ledger
+from assay.model.baseline import Baselines, Bound
 from assay.model.evidence import AttemptEvidence, AttemptStatus, Samples
 from assay.model.plan import (
     Plan,
@@ -123,7 +125,9 @@ class Runner:
         self.seed = secrets.randbits(62) if seed is None else seed
         self.plan = make_plan(study, study_id=self.study_id, seed=self.seed, scale=scale, memory_bytes=memory_bytes())
         self.points: dict[str, PlannedPoint] = {p.id: p for p in self.plan.points}
+        self.baselines: Baselines | None = None  # of the lab; None: not measured
         self._closures: dict[str, dict[str, Any]] = {}
+        self._bounds: dict[str, Bound | None] = {}  # by cell
 
     def run(self) -> Ended:
         """Run to the end, to the budget or to an interruption (KeyboardInterrupt is handled here).
@@ -135,6 +139,7 @@ class Runner:
             return Ended(self.study_id, over, complete=True, already=True)
         self._check_budget()
         preflight(self.study, self.plan)
+        baselines.check(self.study.lab, self.plan)
         tools = tool_facts(self.plan, LocalHost())
         self.ledger.files.warm_up()
         clean(self.study_id)  # what a killed run of this study has left
@@ -193,6 +198,7 @@ class Runner:
         """Deploy everything, then write the study or prove that it is still the same one. Returns the candidates that
         cannot be used, with the reason: their attempts are kept as failed ones."""
         failures: dict[str, str] = {}
+        self._measure_lab(fleet)
         for candidate in self.plan.candidates:
             if candidate.deployment not in fleet.running and candidate.role != "null":
                 self.progress.note(f"preparing {candidate.deployment}")
@@ -214,71 +220,41 @@ class Runner:
             self.ledger.add_event(self.study_id, "resumed", {"assay": assay.__version__})
         return failures
 
+    def _measure_lab(self, fleet: Fleet) -> None:
+        """Baselines, measured before the first deployment and only once for a study, and the bounds that follow."""
+        if self.row is not None:
+            self.baselines = load_baselines(self.ledger, self.study_id)
+        elif baselines.wanted(self.study.lab, self.plan):
+            self.baselines = baselines.measured(fleet.lab, fleet.shape, self.progress.note)
+        for cell, (label, point_id) in self.plan.cells.items():
+            candidate, point = self.plan.candidate(label), self.points[point_id].point
+            self._bounds[cell] = baselines.bound_of(candidate, self.study.lab, point, self.baselines)
+
     def _closure(self, running: Running, planned: PlannedPoint, tools: dict[str, Any]) -> dict[str, Any]:
         return {
             **_world(running, tools),
             "point": planned.point.model_dump(mode="json"),
             "dataset": {"bytes": dataset_bytes(self.plan), "seed": self.seed},
             "lab": {
-                "kind": self.study.lab.kind,
-                "disk": disk_for(self.study, self.plan).model_dump(exclude={"directory"}),
+                **self.study.lab.model_dump(mode="json", exclude={"disk", "baselines"}),
+                "disk": disk_for(self.study, self.plan).model_dump(mode="json", exclude={"directory", "devices"}),
             },
         }
 
     def _write_study(self, fleet: Fleet) -> None:
         sid, plan = self.study_id, self.plan
-        study = StudyRow(
-            id=sid,
-            name=self.study.study,
-            declaration_hash=self.hash,
-            declaration=self.study.model_dump(mode="json"),
-            text=self.text,
-            seed=self.seed,
-            scale=plan.scale,
-            assay_version=assay.__version__,
-            created_at=time.time(),
-            state="running",
+        missing: dict[str, str | None] = {}
+        for cell, (label, point_id) in plan.cells.items():
+            candidate = plan.candidate(label)
+            missing[cell] = _missing_capability(candidate, self.points[point_id], fleet.of(candidate))
+        self.ledger.add_study(
+            rows.study_row(sid, self.study, plan, self.hash, self.text),
+            rows.lab_row(sid, self.study, self.baselines),
+            rows.host_rows(sid, plan, fleet),
+            rows.candidate_rows(sid, plan, fleet),
+            rows.workload_rows(sid, plan),
+            rows.cell_rows(sid, plan, self._closures, missing),
         )
-        lab = LabRow(id=sid, study_id=sid, kind=self.study.lab.kind, shape=self.study.lab.model_dump(mode="json"))
-        hosts = [HostRow(lab_id=sid, name="localhost", roles=["client", "storage"], facts=environment())]
-        candidates = [
-            CandidateRow(
-                study_id=sid,
-                label=c.label,
-                system=c.system,
-                role=c.role,
-                twin_of=c.twin_of,
-                position=i,
-                tuning=c.tuning,
-                facts={
-                    **fleet.of(c).facts,
-                    "prepare_seconds": fleet.of(c).prepare_seconds,
-                    "failure": fleet.of(c).failure,
-                },
-            )
-            for i, c in enumerate(plan.candidates)
-        ]
-        workloads = [
-            WorkloadRow(
-                study_id=sid, id=p.id, name=p.name, kind=p.point.kind, position=i, point=p.point.model_dump(mode="json")
-            )
-            for i, p in enumerate(plan.points)
-        ]
-        cells = [
-            CellRow(
-                id=cell,
-                study_id=sid,
-                candidate=label,
-                workload_id=point_id,
-                closure=self._closures[cell],
-                closure_hash=digest(self._closures[cell]),
-                not_applicable=_missing_capability(
-                    plan.candidate(label), self.points[point_id], fleet.of(plan.candidate(label))
-                ),
-            )
-            for cell, (label, point_id) in plan.cells.items()
-        ]
-        self.ledger.add_study(study, lab, hosts, candidates, workloads, cells)
 
     def _prove_same(self, failed: Collection[str]) -> None:
         with self.ledger.reading() as session:
@@ -396,6 +372,7 @@ class Runner:
         if artefacts:
             names = {a.name: self.ledger.files.put_artefact(a.content) for a in artefacts}
             evidence = evidence.model_copy(update={"artefacts": names})
+        evidence = evidence.model_copy(update={"bound": self._bounds[evidence.cell_id]})
         findings: list[Finding] = []
         verdict, broken = Verdict.UNKNOWN, list[str]()
         if evidence.status in (AttemptStatus.FINISHED, AttemptStatus.FAILED):

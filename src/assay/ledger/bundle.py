@@ -42,6 +42,8 @@ from assay.ledger.store import Ledger
 
 FORMAT = "assay-bundle"
 VERSION = 1
+#: Columns that bundles of an earlier schema lack, by schema and table; they had nothing to say in them.
+_LACKING: dict[str, dict[str, list[str]]] = {HEAD: {}, "0001": {"lab": ["baselines"]}}
 _MEMBER = re.compile(r"files/([0-9a-f]{2})/([0-9a-f]{64})\.(parquet|gz)")
 _TABLES: tuple[type[Base], ...] = (  # parents before children
     StudyRow, LabRow, HostRow, CandidateRow, WorkloadRow, CellRow, BlockRow, AttemptRow, CheckRow, ComparisonRow, EventRow,
@@ -129,10 +131,11 @@ def _open(source: Path) -> tuple[str, dict[str, bytes], dict[type[Base], list[di
     try:
         with zipfile.ZipFile(io.BytesIO(content_of_file)) as archive:
             manifest = json.loads(archive.read("manifest.json"))
-            if manifest.get("format") != FORMAT or manifest.get("version") != VERSION or manifest.get("schema") != HEAD:
+            known = manifest.get("schema") in _LACKING
+            if manifest.get("format") != FORMAT or manifest.get("version") != VERSION or not known:
                 raise BundleError(
                     f"{source} is bundle format {manifest.get('version')} with schema {manifest.get('schema')}; this Assay "
-                    f"reads format {VERSION} with schema {HEAD}"
+                    f"reads format {VERSION} with schema {' or '.join(sorted(_LACKING))}"
                 )
             members = {name: archive.read(name) for name in manifest["sha256"]}
         for name, content in members.items():
@@ -141,6 +144,9 @@ def _open(source: Path) -> tuple[str, dict[str, bytes], dict[type[Base], list[di
             _prove_member(source, name, content)
         study_id, tables = str(manifest["study"]), json.loads(members["rows.json"])
         rows = {table: list(tables[table.__tablename__]) for table in _TABLES}
+        for table, columns in _LACKING[manifest["schema"]].items():
+            for row in tables[table]:
+                row |= dict.fromkeys(columns)
         labs = {row["id"] for row in rows[LabRow]}
         for table, found in rows.items():
             columns = {column.key for column in sa_inspect(table).column_attrs}

@@ -21,6 +21,7 @@ from assay.ledger.schema import (
     WorkloadRow,
 )
 from assay.ledger.store import Ledger
+from assay.model.baseline import Baselines
 from assay.model.evidence import AttemptEvidence, Samples
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class StudyData:
     samples: Callable[[str], Samples | None]  # by attempt id; None when the attempt has none
     artefact: Callable[[str], bytes | None]  # by content hash (AttemptEvidence.artefacts values)
     given_up: frozenset[str] = frozenset()  # cells that the campaign stopped running before their time
+    baselines: Baselines | None = None  # of the lab; None: not measured
 
 
 @dataclass(frozen=True)
@@ -192,4 +194,16 @@ def load_study(ledger: Ledger, study_id: str) -> StudyData:
         samples,
         ledger.files.get_artefact,
         given_up,
+        _baselines(lab),
     )
+
+
+def load_baselines(ledger: Ledger, study_id: str) -> Baselines | None:
+    """What was measured of a study's lab; None when nothing was. Raises LedgerError."""
+    with ledger.reading() as session:
+        lab = session.scalars(select(LabRow).where(LabRow.study_id == study_id)).first()
+    return _baselines(lab) if lab is not None else None
+
+
+def _baselines(lab: LabRow) -> Baselines | None:
+    return Baselines.model_validate(lab.baselines) if lab.baselines is not None else None

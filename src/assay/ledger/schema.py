@@ -68,6 +68,7 @@ class LabRow(Base):
     study_id: Mapped[str] = mapped_column(ForeignKey("study.id", ondelete="CASCADE"), index=True)
     kind: Mapped[str] = mapped_column(String(16))
     shape: Mapped[dict[str, Any]]
+    baselines: Mapped[dict[str, Any] | None]  # model.baseline.Baselines; None: not measured
 
 
 class HostRow(Base):

@@ -6,6 +6,7 @@ import time
 
 from assay.ledger.schema import CandidateRow, CellRow, CheckRow, HostRow, LabRow, StudyRow, WorkloadRow
 from assay.ledger.store import Ledger
+from assay.model.baseline import Baselines, LinkFigure
 from assay.model.evidence import (
     AttemptEvidence,
     AttemptStatus,
@@ -18,6 +19,12 @@ from assay.model.evidence import (
     Summary,
 )
 
+BASELINES = Baselines(
+    measured_at=1.5,
+    seconds=19.0,
+    links=[LinkFigure(source="s1", target="c1", bytes_per_second=0.1 + 0.2, retransmits=3)],
+)
+
 
 def add_study(ledger: Ledger, study_id: str = "s1", cells: int = 2, name: str = "test") -> list[str]:
     """A study with one candidate and ``cells`` cells; returns their ids."""
@@ -27,7 +34,7 @@ def add_study(ledger: Ledger, study_id: str = "s1", cells: int = 2, name: str = 
             id=study_id, name=name, declaration_hash="h" + study_id, declaration={"study": name}, text="study: test\n",
             seed=2**62, scale=1.0, assay_version="0", created_at=time.time(), state="running",
         ),
-        LabRow(id=study_id, study_id=study_id, kind="local", shape={}),
+        LabRow(id=study_id, study_id=study_id, kind="local", shape={}, baselines=BASELINES.model_dump(mode="json")),
         [HostRow(lab_id=study_id, name="localhost", roles=["client"], facts={"é": [1, None, 0.1]})],
         [CandidateRow(study_id=study_id, label="local/ext4", system="local/ext4", role="subject", position=0, tuning={}, facts={})],
         [WorkloadRow(study_id=study_id, id=f"w{i}", name=f"point {i}", kind="fio", position=i, point={}) for i in range(cells)],

@@ -147,10 +147,24 @@ def swap_files(members: dict[str, bytes], _: dict[str, Any]) -> None:
     members[a], members[b] = members[b], members[a]
 
 
+def test_a_bundle_of_the_first_schema_is_read(bundle: Path, tmp_path: Path) -> None:
+    def change(members: dict[str, bytes], manifest: dict[str, Any]) -> None:
+        rows = json.loads(members["rows.json"])
+        del rows["lab"][0]["baselines"]
+        members["rows.json"] = json.dumps(rows).encode()
+        manifest["schema"] = "0001"
+
+    with Ledger(str(tmp_path / "origin" / "ledger.db")) as origin, Ledger(str(tmp_path / "new" / "l.db")) as ledger:
+        assert read_bundle(ledger, rewrite(bundle, change)) == "s1"
+        assert load_study(ledger, "s1").baselines is None
+        assert len(load_study(ledger, "s1").attempts) == len(load_study(origin, "s1").attempts)
+
+
 HOSTILE: dict[str, tuple[Callable[[dict[str, bytes], dict[str, Any]], object], str]] = {
     "another format": (lambda _, m: m.update(format="x"), "reads format 1"),
     "a later version": (lambda _, m: m.update(version=99), "bundle format 99"),
     "a later schema": (lambda _, m: m.update(schema="9999"), "schema 9999"),
+    "a schema that is no text": (lambda _, m: m.update(schema=["0001"]), "not a complete"),
     "no checksums": (lambda _, m: m.pop("sha256"), "not a complete"),
     "checksums as list": (lambda _, m: m.update(sha256=[]), "not a complete"),
     "no rows": (lambda members, _: members.pop("rows.json"), "not a complete"),

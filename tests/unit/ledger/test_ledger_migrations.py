@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
@@ -14,6 +15,7 @@ from sqlalchemy import create_engine, text
 
 import assay.ledger.migrate
 from assay.ledger.migrate import HEAD, LedgerError, current_revision
+from assay.ledger.queries import load_study
 from assay.ledger.schema import Base
 from assay.ledger.store import Ledger
 
@@ -39,6 +41,28 @@ def test_the_comparison_would_see_a_difference(ledger: Ledger) -> None:
         found = str(compare_metadata(MigrationContext.configure(connection), Base.metadata))
     assert "planted" in found
     assert "ix_attempt_study_id_status_verdict" in found
+
+
+def test_a_ledger_of_the_first_schema_is_upgraded_with_all_it_holds(url: str) -> None:
+    engine = create_engine(url)
+    config = Config()
+    config.set_main_option("script_location", str(Path(assay.ledger.migrate.__file__).parent / "migrations"))
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        connection.execute(
+            text(
+                "INSERT INTO study (id, name, declaration_hash, declaration, text, seed, scale, assay_version, created_at, "
+                "state) VALUES ('s', 'old', 'h', '{}', '', 1, 1.0, '0', 1.0, 'ended')"
+            )
+        )
+        connection.execute(text("INSERT INTO lab (id, study_id, kind, shape) VALUES ('s', 's', 'local', '{\"a\": 1}')"))
+    engine.dispose()
+    with Ledger(url) as ledger:
+        with ledger.engine.connect() as connection:
+            assert current_revision(connection) == HEAD
+        data = load_study(ledger, "s")
+        assert (data.study.name, data.lab.shape, data.baselines) == ("old", {"a": 1}, None)
 
 
 def test_opening_again_changes_nothing(url: str) -> None:

@@ -9,11 +9,11 @@ import threading
 import time
 
 import pytest
-from ledger_rows import add_study, check, evidence, samples, write
+from ledger_rows import BASELINES, add_study, check, evidence, samples, write
 from sqlalchemy import func, select
 
 from assay.ledger.migrate import LedgerError
-from assay.ledger.queries import count_studies, load_study
+from assay.ledger.queries import count_studies, load_baselines, load_study
 from assay.ledger.schema import AttemptRow, CheckRow, ComparisonRow, StudyRow
 from assay.ledger.store import Ledger
 from assay.model.evidence import AttemptEvidence
@@ -29,6 +29,8 @@ def test_an_attempt_comes_back_as_it_was(ledger: Ledger) -> None:
     e = evidence(cell, error="Störung \U0001f4a5 'quoted'\n\"two\" lines")
     ledger.add_attempt(e, "invalid", ["A1", "K2"], [check(e.attempt_id, found=1.5)], samples())
     data = load_study(ledger, "s1")
+    assert data.baselines == load_baselines(ledger, "s1") == BASELINES
+    assert load_baselines(ledger, "nobody") is None
     assert data.evidence(e.attempt_id) == e
     assert data.samples(e.attempt_id) == samples()
     row = data.attempts.row(0, named=True)

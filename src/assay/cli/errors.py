@@ -12,9 +12,14 @@ class BadInput(Exception):  # noqa: N818 (it is what the user gave, not an error
 
 def one_line(error: Exception) -> tuple[str, int]:
     """Message and exit code of a known error; an unknown one is a defect and is raised again."""
-    from assay.campaign.executor import CampaignError, ClosureChangedError
+    from assay.lab.errors import LabError
     from assay.lab.host import HostError
-    from assay.lab.registry import LabError
+
+    if isinstance(error, BadInput):
+        return str(error), BAD_INPUT
+    if isinstance(error, LabError | HostError):
+        return str(error), TOOL_FAILED
+    from assay.campaign.executor import CampaignError, ClosureChangedError  # a second or two
     from assay.ledger.bundle import BundleError
     from assay.ledger.migrate import LedgerError
     from assay.model.plan import PlanError
@@ -22,9 +27,9 @@ def one_line(error: Exception) -> tuple[str, int]:
     from assay.systems.base import AdapterError
     from assay.workloads.base import WorkloadError
 
-    if isinstance(error, BadInput | StudyError | PlanError | AdapterError | BundleError | ClosureChangedError):
+    if isinstance(error, StudyError | PlanError | AdapterError | BundleError | ClosureChangedError):
         return str(error), BAD_INPUT
-    if isinstance(error, CampaignError | HostError | LabError | LedgerError | WorkloadError):
+    if isinstance(error, CampaignError | LedgerError | WorkloadError):
         return str(error), TOOL_FAILED
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""

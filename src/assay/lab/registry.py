@@ -162,10 +162,12 @@ class Lab:
 
     def remove(self) -> None:
         """Remove all that the lab made, then the lab itself. Raises LabError naming what would not go."""
-        if self.directory.is_dir():
-            _remove(self._note, self.directory)
-        shutil.rmtree(self.directory, ignore_errors=True)  # before the lock goes: then it may be the next one's
-        self._lock.release()
+        try:
+            if self.directory.is_dir():
+                _remove(self._note, self.directory)
+            shutil.rmtree(self.directory, ignore_errors=True)  # before the lock goes: then it may be the next one's
+        finally:
+            self._lock.release()
 
     def release(self) -> None:
         """Let go of the lock and keep everything."""

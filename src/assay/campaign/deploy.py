@@ -14,7 +14,7 @@ from assay.model.evidence import DurabilityEvidence
 from assay.model.plan import Plan, PlannedCandidate, PlannedPoint, dataset_bytes, disk_for
 from assay.model.study import Study
 from assay.systems.base import AdapterError, Deployment, GoesCold, HasDurability, SystemAdapter
-from assay.systems.catalogue import check_tuning, find_system
+from assay.systems.catalogue import check_candidate, check_tuning, find_system, make_adapter
 from assay.workloads.base import Target, Workload, WorkloadError
 from assay.workloads.catalogue import make_workload
 
@@ -49,8 +49,7 @@ def preflight(study: Study, plan: Plan) -> None:
     lab = study.lab.model_copy(update={"disk": disk_for(study, plan)})
     for candidate in plan.candidates:
         check_tuning(candidate.system, dict(candidate.tuning))
-        adapter, layout = find_system(candidate.system)
-        adapter.preflight(layout, lab, bytes_needed)
+        check_candidate(candidate.system, candidate.mount, lab, bytes_needed)
 
 
 def tool_facts(plan: Plan, host: Host) -> dict[str, Any]:
@@ -116,7 +115,7 @@ class Fleet:
         if adapter_class.needs_hosts and candidate.mount is None:
             fabric = Fabric(self.lab, deployment.slug, self.shape)
             deployment = replace(deployment, fabric=fabric)
-        return adapter_class(deployment)
+        return make_adapter(candidate.system, deployment)
 
     def _prepare(self, running: Running) -> None:
         # the largest first: shorter points then find their region inside the files that are there

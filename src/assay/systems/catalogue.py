@@ -6,8 +6,10 @@ import difflib
 from fnmatch import fnmatchcase
 from typing import Any
 
+from assay.model.lab import Lab
 from assay.model.layout import layout_matches
-from assay.systems.base import AdapterError, ChecksTuning, SystemAdapter
+from assay.systems.base import AdapterError, ChecksTuning, Deployment, SystemAdapter
+from assay.systems.existing import ExistingSystem, check_existing
 from assay.systems.floor import NullSystem, TmpfsSystem
 from assay.systems.gluster import GlusterSystem
 from assay.systems.local import LocalSystem
@@ -29,6 +31,24 @@ def find_system(candidate: str) -> tuple[type[SystemAdapter], str]:
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}, path:DIR"
         raise AdapterError(f"unknown candidate {candidate!r}; {hint}")
     return adapter, layout
+
+
+def make_adapter(candidate: str, deployment: Deployment) -> SystemAdapter:
+    """The adapter of one deployment; for a candidate with an existing mount one that works inside of it. Raises
+    AdapterError."""
+    adapter, _ = find_system(candidate)
+    if deployment.mount is None:
+        return adapter(deployment)
+    return ExistingSystem.of(adapter, deployment)
+
+
+def check_candidate(candidate: str, mount: str | None, lab: Lab, dataset_bytes: int) -> None:
+    """All that can be told of a candidate before anything is touched. Raises AdapterError with one clear line."""
+    adapter, layout = find_system(candidate)
+    if mount is None:
+        adapter.preflight(layout, lab, dataset_bytes)
+    else:
+        check_existing(adapter, layout, mount, dataset_bytes)
 
 
 def check_tuning(candidate: str, tuning: dict[str, Any]) -> None:

@@ -20,17 +20,19 @@ from assay.lab.mounts import ANSWER_SECONDS, unmount
 from assay.model import units
 from assay.model.evidence import DeviceCounters, DurabilityEvidence, SettleEvidence
 from assay.model.lab import Lab as LabDeclaration
-from assay.systems import gluster_faults, gluster_map, gluster_probe, gluster_resize
+from assay.systems import gluster_faults, gluster_map, gluster_mount, gluster_probe, gluster_resize
 from assay.systems.base import AdapterError, Deployment
+from assay.systems.existing import MountKind
+from assay.systems.gluster_cli import NoAnswerError
 from assay.systems.gluster_cluster import VOLUME, GlusterCluster
-from assay.systems.gluster_volume import Graph, check_hosts, check_room, graph_of, layout_of
+from assay.systems.gluster_volume import Graph, check_hosts, check_room, layout_of
 from assay.systems.hosts import bind, each, wait_until
 from assay.systems.mounted import SETTLE_WINDOW_SECONDS, SETTLED_BYTES, MountedSystem
 
-FSTYPE = "fuse.glusterfs"
 POINT = Path("/run/mnt") / VOLUME  # on clients
 MOUNT_SECONDS = 60.0
 CONNECT_SECONDS = 30.0
+UNMOUNT_SECONDS = 2.0  # without an answer by then it goes by force
 PROBE_BYTES = 1 << 20
 _TOOLS = ("glusterd", "gluster", "mount.glusterfs")
 _INSTALL = "install it with: apt-get install -y glusterfs-server glusterfs-client"
@@ -48,6 +50,7 @@ class GlusterSystem(MountedSystem):
         "rain-K-M": "each file in K data and M parity fragments (dispersed); distributed over sets of K+M hosts",
     }
     needs_hosts: ClassVar[bool] = True
+    directory: Path | None
     tunables: ClassVar[dict[str, str]] = {
         "brick": "file system of the bricks: xfs (default), ext4 or btrfs",
         "shard": "split files into shards of this size, e.g. 64MiB",
@@ -91,6 +94,11 @@ class GlusterSystem(MountedSystem):
             if "." in name and not _OPTION.fullmatch(name):
                 raise AdapterError(f"{name!r} is no volume option of GlusterFS; write for example client.event-threads")
 
+    @staticmethod
+    def mount_kind() -> MountKind:
+        """See KnowsMounts."""
+        return gluster_mount.MOUNT_KIND
+
     def __init__(self, deployment: Deployment) -> None:
         super().__init__(deployment)
         self._layout = layout_of(deployment.layout)
@@ -98,7 +106,7 @@ class GlusterSystem(MountedSystem):
         self._cluster: GlusterCluster | None = None
         self._processes: dict[str, str] = {}  # by client: identity of its GlusterFS process
         self._version = ""
-        self._moving = False  # whether a rebalance was ever started
+        self._moving = False  # whether a rebalance was left unfinished
 
     @property
     def cluster(self) -> GlusterCluster:
@@ -141,7 +149,7 @@ class GlusterSystem(MountedSystem):
         done = client.run(argv, timeout_seconds=MOUNT_SECONDS)
         entry = client.call(remote.mount_entry, POINT, timeout_seconds=ANSWER_SECONDS)
         found = (entry or {}).get("point"), (entry or {}).get("fstype"), (entry or {}).get("source")
-        if found != (str(POINT), FSTYPE, source):  # mount.glusterfs exits with 0 for some failures
+        if found != (str(POINT), gluster_mount.FSTYPE, source):  # mount.glusterfs exits with 0 for some failures
             words = " ".join((done.stdout + done.stderr).decode(errors="replace").split())
             raise AdapterError(f"{client.name}: mounting {source}: {words[-300:] or f'found {found}'}")
         self._await_bricks(client)
@@ -164,18 +172,31 @@ class GlusterSystem(MountedSystem):
     def _state(self, client: Host) -> tuple[Graph, list[str]]:
         """What a client says of its volume, and the bricks to which it is not connected. Raises AdapterError unless it is
         the volume that was deployed."""
-        state = client.call(gluster_probe.client_state, POINT, timeout_seconds=ANSWER_SECONDS)
-        graph = graph_of(state.volfile)
+        graph, state, missing = gluster_mount.client_graph(client, POINT)
         if (graph.volume, graph.layout) != (VOLUME, self._layout):
             raise AdapterError(f"{POINT} is {graph.volume}, {graph.layout}, and not {VOLUME}, {self._layout}")
         self._processes[client.name] = state.process
         self._version = state.version
-        return graph, [b for b, name in zip(graph.bricks, graph.clients, strict=True) if name not in state.connected]
+        return graph, missing
 
     def unmount(self) -> None:
         """See SystemAdapter."""
-        if self.deployment.fabric is not None and self._cluster is not None:
-            self._unmount(POINT)
+        self.directory = None
+        if self._cluster is not None:
+            each([client for client in self._fabric().clients if client.is_up], self._let_go)
+
+    def _let_go(self, client: Host) -> None:
+        try:
+            client.call(remote.statvfs, POINT, timeout_seconds=UNMOUNT_SECONDS)
+            hangs = False
+        except OSError:
+            hangs = False  # "Transport endpoint is not connected" is an answer
+        except HostError:
+            hangs = True
+        # an orderly unmount of a mount that hangs would wait for it; force aborts what waits, lazy asks it nothing
+        options = ["--force", "--lazy"] if hangs else []
+        if not client.run(["umount", *options, str(POINT)]).ok and not hangs:
+            client.run(["umount", "--force", "--lazy", str(POINT)])
 
     def destroy(self) -> None:
         """Kill the servers and remove their disks. An orderly stop would take seconds and leave nothing more behind."""
@@ -227,26 +248,32 @@ class GlusterSystem(MountedSystem):
         started = time.monotonic()
         while True:
             last, since = self.cluster.counters(), time.monotonic()
-            left = self._left_to_do(max(1.0, timeout_seconds - (since - started)))
+            try:
+                left, said = self._left_to_do(max(1.0, timeout_seconds - (since - started)))
+            except NoAnswerError as error:
+                return SettleEvidence(settled=None, waited_seconds=time.monotonic() - started, detail=str(error))
             time.sleep(max(0.0, SETTLE_WINDOW_SECONDS - (time.monotonic() - since)))
             now = self.cluster.counters()
             moved = sum(c.read_bytes + c.written_bytes for c in now) - sum(c.read_bytes + c.written_bytes for c in last)
-            busy = sum(c.in_flight for c in now)
+            quiet = moved <= SETTLED_BYTES and not any(c.in_flight for c in now)
             waited = time.monotonic() - started
-            settled = not left and moved <= SETTLED_BYTES and not busy
+            settled = quiet and not left
             if settled or waited >= timeout_seconds:
-                detail = f"{left or 'nothing to heal or move'}; bricks moved {moved} bytes"
+                detail = f"{said}; bricks moved {moved} bytes in 0.1 s"
                 return SettleEvidence(settled=settled, waited_seconds=waited, detail=detail)
 
-    def _left_to_do(self, timeout_seconds: float) -> str:
-        """What background work there is; empty without any."""
-        if self._moving and not (state := gluster_resize.rebalance(self.cluster)).ended:
-            return str(state)
+    def _left_to_do(self, timeout_seconds: float) -> tuple[bool, str]:
+        """Whether there is background work, in words."""
+        if self._moving:
+            state = gluster_resize.rebalance(self.cluster)
+            if not state.ended:
+                return True, str(state)
         if self._layout.parity:
+            if missing := self._all_connected():  # nothing heals before they are back, and asking takes 10 s
+                return False, f"healing waits for {', '.join(missing)}"
             heal = self.cluster.heal(timeout_seconds)
-            if heal.pending:
-                return str(heal)
-        return ""
+            return bool(heal.pending), str(heal)
+        return False, "nothing to move"
 
     def counters(self) -> list[DeviceCounters] | None:
         """Bytes moved by the device of every brick."""
@@ -278,17 +305,12 @@ class GlusterSystem(MountedSystem):
         healthy, detail = super().health()
         if not healthy:
             return healthy, detail
-        bricks = 0
         for client in self.deployment.clients:
-            try:
-                graph, missing = self._state(client)
-            except OSError as error:
-                return False, f"{client.name}: {error.strerror}"
-            if missing:
-                there = len(graph.bricks) - len(missing)
-                return False, f"{there} of {len(graph.bricks)} bricks connected; missing: {', '.join(missing)}"
-            bricks = len(graph.bricks)
-        return True, f"{detail}, all {bricks} bricks connected"
+            healthy, connected = gluster_mount.health(client, POINT)
+            if not healthy:
+                return healthy, f"{client.name}: {connected}"
+            detail += f", {connected}"
+        return True, detail
 
     def cluster_map(self) -> dict[str, Any]:
         """Subvolumes in order, and the hash ranges that each has of every directory."""
@@ -331,11 +353,11 @@ class GlusterSystem(MountedSystem):
         """See Resizes."""
         self._moving = True
         gluster_resize.grow(self.cluster, self._layout, hosts, self._all_connected, progress)
+        self._moving = False
 
     def shrink(self, hosts: int, progress: Callable[[str], None]) -> None:
         """See Resizes. Afterwards every file is asked for by name through a fresh mount: GlusterFS is known to lose sight of
         files here, and a file that cannot be opened is the system's failure."""
-        self._moving = True
         where = self._where()
         names = sorted(self.client.call(gluster_probe.names_below, where, timeout_seconds=gluster_resize.NAMES_SECONDS))
         gluster_resize.shrink(self.cluster, hosts, progress)

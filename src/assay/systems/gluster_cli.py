@@ -7,6 +7,7 @@ With ``--xml`` several errors exit with 0, so the answer's ``opRet`` decides. Th
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
@@ -16,18 +17,41 @@ from assay.systems.base import AdapterError
 CLI_SECONDS = 60.0  # the slowest answers take 3 s; a server that is cut off delays them by its ping-timeout, 42 s
 
 
+class NoAnswerError(AdapterError):
+    """The deadline of a command has passed."""
+
+
 def ask(host: Host, *words: str, timeout_seconds: float = CLI_SECONDS) -> Element:
     """Root of the answer to ``gluster WORDS`` on a host. Raises AdapterError with gluster's own words, HostError when the
     host is down."""
     done = host.run(["gluster", "--mode=script", "--xml", *words], timeout_seconds=timeout_seconds)
-    return parse_answer(done, " ".join(["gluster", *words[:3]]))
+    return parse_answer(done, words)
 
 
-def parse_answer(done: Completed, what: str) -> Element:
-    """Root of the answer. Raises AdapterError, one line that begins with ``what``."""
+def tell(host: Host, *words: str, timeout_seconds: float = CLI_SECONDS) -> None:
+    """Run a command that answers in words even with ``--xml``. Raises as :func:`ask` does."""
+    done = host.run(["gluster", "--mode=script", *words], timeout_seconds=timeout_seconds)
     if done.exit_code is None:
-        took = done.ended_at - done.started_at
-        raise AdapterError(f"{what}: no answer within {took:.0f} s; a server may be cut off or hang")
+        raise NoAnswerError(_no_answer(done, words))
+    if not done.ok:
+        said = " ".join((done.stderr + b" " + done.stdout).decode(errors="replace").split())
+        raise AdapterError(f"{_short(words)}: {said[-300:] or f'exit code {done.exit_code} and no output'}")
+
+
+def _short(words: Sequence[str]) -> str:
+    return " ".join(["gluster", *words[:2]])
+
+
+def _no_answer(done: Completed, words: Sequence[str]) -> str:
+    took = done.ended_at - done.started_at
+    return f"{_short(words)}: no answer within {took:.0f} s; a server may be cut off or hang"
+
+
+def parse_answer(done: Completed, asked: Sequence[str]) -> Element:
+    """Root of the answer to what was asked. Raises AdapterError, one line that begins with the command."""
+    what = _short(asked)
+    if done.exit_code is None:
+        raise NoAnswerError(_no_answer(done, asked))
     words = " ".join((done.stdout + b" " + done.stderr).decode(errors="replace").split())
     try:
         root = ElementTree.fromstring(done.stdout)

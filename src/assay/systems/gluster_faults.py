@@ -8,7 +8,7 @@ from collections.abc import Callable
 from assay.lab.errors import LabError
 from assay.lab.host import HostError
 from assay.systems.base import AdapterError
-from assay.systems.gluster_cli import ask
+from assay.systems.gluster_cli import NoAnswerError, tell
 from assay.systems.gluster_cluster import VOLUME, GlusterCluster
 from assay.systems.gluster_volume import Graph, spread
 from assay.systems.hosts import wait_until
@@ -70,10 +70,12 @@ def heal(cluster: GlusterCluster, timeout_seconds: float) -> float | None:
     AdapterError."""
     started = time.monotonic()
     end = started + timeout_seconds
-    ask(cluster.first, "volume", "heal", VOLUME)  # now, and not at the daemon's next round in up to 10 minutes
+    tell(cluster.first, "volume", "heal", VOLUME)  # now, and not at the daemon's next round in up to 10 minutes
     while True:
-        left = max(1.0, end - time.monotonic())
-        state = cluster.heal(left)
+        try:
+            state = cluster.heal(max(1.0, end - time.monotonic()))
+        except NoAnswerError:  # it waits for bricks that are gone
+            return None
         if state.healed:
             return time.monotonic() - started
         if state.split_brain:

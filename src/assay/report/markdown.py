@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from assay.report.lab import degraded_rows, degraded_table, gigabits, has_lab, shape_rows
 from assay.report.page import summary
 
 if TYPE_CHECKING:
@@ -46,6 +47,23 @@ def _bound_facts(page: dict[str, Any]) -> list[str]:
         if bound is not None and label not in (labels := found.setdefault(bound.title, [])):
             labels.append(label)
     return [f"{escape(', '.join(labels))}: {escape(title)}" for title, labels in found.items()]
+
+
+def _lab_facts(data: StudyData) -> list[str]:
+    if not has_lab(data):
+        return []
+    facts = ["lab: " + escape("; ".join(f"{what} {words}" for what, words in shape_rows(data)))]
+    found = data.baselines
+    if found is not None and found.links:
+        rates = sorted(link.bytes_per_second for link in found.links)
+        facts.append(f"network between hosts (iperf3): {gigabits(rates[0])} to {gigabits(rates[-1])} Gbit/s")
+    facts += [f"baselines: {escape(problem)}" for problem in (found.problems if found else [])]
+    facts += [
+        f"{escape(d['candidate'])}, {escape(d['workload'])}: data right with {escape(d['killed'])} gone in "
+        f"{d['right_degraded']} attempts, after healing in {d['right_healed']}; healed after {d['healed']} s"
+        for d in degraded_rows(degraded_table(data))
+    ]
+    return facts
 
 
 def render_markdown(data: StudyData, analysis: Analysis) -> str:
@@ -107,6 +125,7 @@ def render_markdown(data: StudyData, analysis: Analysis) -> str:
         f"{u['points']} points"
         for u in page["unlike"]
     ]
+    facts += _lab_facts(data)
     parts.append("\n".join(f"- {fact}" for fact in facts))
     parts.append(f"<sub>Assay {page['version']}, study {data.study.id}, seed {data.study.seed}</sub>")
     return "\n\n".join(parts) + "\n"

@@ -20,6 +20,7 @@ from assay.model.units import format_bytes, format_seconds
 from assay.model.verdict import Verdict
 from assay.report.bounds import bound_words
 from assay.report.format import DECISION_SIGNS, UNITS, better_words, number, share, span
+from assay.report.lab import baseline_rows, degraded_rows, degraded_table, has_lab, shape_rows
 from assay.report.records import attempt_rows, environment_rows, repeat_rows, rule_rows, with_names
 from assay.report.tables import GLOSSARY
 from assay.stats.compare import Decision
@@ -83,8 +84,20 @@ def render_html(data: StudyData, analysis: Analysis, figures: Sequence[Figure]) 
             environment=environment_rows(data, analysis),
             repeat=repeat_rows(data, analysis),
             glossary=GLOSSARY,
+            lab=lab_section(data),
         )
     )
+
+
+def lab_section(data: StudyData) -> dict[str, Any] | None:
+    """Shape, baselines and degraded attempts; None when no candidate knows of hosts."""
+    if not has_lab(data):
+        return None
+    return {
+        "shape": shape_rows(data),
+        "baselines": baseline_rows(data.baselines),
+        "degraded": degraded_rows(degraded_table(data)),
+    }
 
 
 def summary(data: StudyData, analysis: Analysis) -> dict[str, Any]:

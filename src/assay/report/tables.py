@@ -14,6 +14,7 @@ import polars as pl
 from assay.campaign.analysis import METRIC_COLUMNS, smaller_is_better
 from assay.report.bounds import bound_words
 from assay.report.format import UNITS
+from assay.report.lab import degraded_table, lab_table
 from assay.stats.intervals import Interval
 
 if TYPE_CHECKING:
@@ -188,10 +189,14 @@ def checks_table(data: StudyData) -> pl.DataFrame:
 
 
 def all_tables(data: StudyData, analysis: Analysis) -> dict[str, pl.DataFrame]:
-    """All tables by file name."""
+    """All tables by file name; those of the lab only where there is one."""
+    lab = {"lab": lab_table(data.baselines)} if data.baselines is not None else {}
+    degraded = degraded_table(data)
+    lab |= {"degraded": degraded} if len(degraded) else {}
     return {
         "cells": cells_table(analysis),
         "comparisons": comparisons_table(analysis),
         "attempts": attempts_table(data, analysis),
         "checks": checks_table(data),
+        **lab,
     }

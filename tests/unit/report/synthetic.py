@@ -180,7 +180,7 @@ def study_data(spec: Spec | None = None) -> StudyData:
             study_id=STUDY_ID,
             id=f"point{i:04d}",
             name=f"{p.pattern} {format_bytes(p.block_size)} {p.threads} thr"
-            + (f" {p.degraded_hosts} hosts killed" if p.degraded_hosts else ""),
+            + (f" {p.degraded_hosts} hosts down" if p.degraded_hosts else ""),
             kind="fio",
             position=i,
             point=p.model_dump(mode="json"),
@@ -227,7 +227,7 @@ def study_data(spec: Spec | None = None) -> StudyData:
     shape: dict[str, Any] = {"disk": {"size": 4 << 30}}
     if spec.link is not None:
         shape |= LAB.model_dump(mode="json")
-    made = StudyData(
+    return StudyData(
         study=_study(spec, rows),
         lab=LabRow(id="lab1", study_id=STUDY_ID, kind="local", shape=shape),
         hosts=[
@@ -256,9 +256,8 @@ def study_data(spec: Spec | None = None) -> StudyData:
         evidence=evidence,
         samples=samples,
         artefact=artefact,
+        baselines=spec.baselines,
     )
-    object.__setattr__(made, "baselines", spec.baselines)
-    return made
 
 
 def _candidates(spec: Spec) -> list[CandidateRow]:

@@ -5,6 +5,10 @@ very shell command that Assay prints, with caches dropped before. The ratio by h
 that the two runs by Assay show against each other: equivalent or undecided, never different.
 
     .venv/bin/python benchmarks/by_hand.py --blocks 8 --candidate local/xfs
+    .venv/bin/python benchmarks/by_hand.py --blocks 8 --candidate glusterfs/rain-4-2 --bandwidth 1Gbit --block-size 128KiB
+
+A candidate on hosts of a lab is loaded by hand on the same mount, inside its client (what ``assay lab exec`` does), after
+the same remount that Assay's attempts begin with.
 """
 
 from __future__ import annotations
@@ -13,26 +17,26 @@ import argparse
 import json
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
 from assay.campaign.attempt import Order, execute
-from assay.campaign.deploy import Fleet
+from assay.campaign.deploy import Fleet, Running
 from assay.cli.progress import ConsoleProgress
 from assay.lab.host import LocalHost
 from assay.lab.registry import Lab
 from assay.model.plan import make_plan
 from assay.model.source import load_study
 from assay.stats.compare import Decision, compare_family
+from assay.systems.base import GoesCold
 from assay.workloads.catalogue import make_workload
 
 STUDY = """
 study: by-hand
+lab: {{baselines: false, network: {{bandwidth: {bandwidth}}}}}
 candidates: [{candidate}]
 workloads:
-  - fio: {{pattern: [read, write, randread, randwrite], block_size: [4KiB, 1MiB], threads: 1, iodepth: 8, size: 64MiB,
+  - fio: {{pattern: [read, write, randread, randwrite], block_size: [{block_size}], threads: 1, iodepth: 8, size: 64MiB,
           runtime: 1s}}
 measure: {{aa: none, null_target: false}}
 """
@@ -42,8 +46,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--blocks", type=int, default=8)
     parser.add_argument("--candidate", default="local/xfs")
+    parser.add_argument("--bandwidth", default="unlimited")
+    parser.add_argument("--block-size", default="4KiB, 1MiB")
     options = parser.parse_args()
-    study = load_study(STUDY.format(candidate=options.candidate), "by-hand")
+    study = load_study(
+        STUDY.format(candidate=options.candidate, bandwidth=options.bandwidth, block_size=options.block_size), "by-hand"
+    )
     plan = make_plan(study, study_id="by-hand", seed=1, scale=1.0, memory_bytes=1 << 34)
     lab = Lab("by-hand-benchmark", study.study)
     values: dict[str, dict[str, list[float]]] = {
@@ -64,11 +72,11 @@ def main() -> int:
                 for planned, way in order:
                     if way == "by hand":
                         line = make_workload(planned.point).command(running.target, 0)
-                        values[planned.id][way].append(_by_hand(line))
+                        values[planned.id][way].append(_by_hand(line, running))
                         continue
                     evidence, _, _ = execute(
                         Order("x", "x", "x", plan.candidates[0], planned, block + 1, 1, block, {}, 60.0),
-                        running, host, dict,
+                        running, dict,
                     )  # fmt: skip
                     if evidence.summary is None:
                         raise SystemExit(evidence.error)
@@ -94,16 +102,14 @@ def main() -> int:
     return 0 if result["holds"] else 1
 
 
-def _by_hand(line: str) -> float:
-    """Run the command as a person would, caches dropped before; bytes per second from fio's own JSON."""
-    subprocess.run(["sync"], check=True)
-    Path("/proc/sys/vm/drop_caches").write_text("3\n")
-    with tempfile.TemporaryDirectory() as place:
-        done = subprocess.run(
-            f"{line} --output-format=json", shell=True, capture_output=True, cwd=place, check=True, text=True
-        )
-    text = done.stdout[done.stdout.index("{") :]
-    jobs = json.loads(text)["jobs"]
+def _by_hand(line: str, running: Running) -> float:
+    """Run the command as a person would on the client, caches dropped before; bytes per second from fio's own JSON."""
+    if isinstance(running.adapter, GoesCold):
+        running.adapter.go_cold()
+    with tempfile.TemporaryDirectory(dir=running.adapter.deployment.lab.directory) as place:
+        shell = f"cd {place} && {line} --output-format=json"
+        text = running.clients[0].run(["sh", "-c", shell], timeout_seconds=120).must("by hand").stdout.decode()
+    jobs = json.loads(text[text.index("{") :])["jobs"]
     # bytes over runtime: fio's bw_bytes differs between versions in whether ramp and fsync are inside
     return sum(j[d]["io_bytes"] / (j[d]["runtime"] / 1000) for j in jobs for d in ("read", "write") if j[d]["io_bytes"])
 

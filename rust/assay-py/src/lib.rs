@@ -4,6 +4,8 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 
+mod place;
+
 /// Whole numbers from a list or, without a Python object per item, from a contiguous buffer of 64-bit integers.
 struct Integers(Vec<u64>);
 
@@ -39,6 +41,12 @@ fn to_python(error: Error) -> PyErr {
 #[pymodule]
 mod _core {
     use super::*;
+
+    #[pymodule_export]
+    use super::place::{
+        ceph_name_hashes, crush_hash, crush_hash_with, crush_ln, gluster_name_hashes,
+        superfast_hash, CrushMap, PatternCounter,
+    };
 
     #[pymodule_init]
     fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -155,7 +155,9 @@ def _degraded(data: StudyData) -> Iterator[tuple[Row, AttemptEvidence]]:
 
 
 def degraded_table(data: StudyData) -> pl.DataFrame:
-    """One row per attempt with hosts lost on purpose; times in seconds, null: not reached."""
+    """One row per attempt with hosts lost on purpose, by point, candidate and block; times in seconds, null: not reached."""
+    candidates = {c.label: c.position for c in data.candidates}
+    points = {w.name: w.position for w in data.workloads}
     rows = [
         {
             "workload": row["workload"],
@@ -176,6 +178,7 @@ def degraded_table(data: StudyData) -> pl.DataFrame:
         for row, evidence in _degraded(data)
         if (lost := evidence.degraded) is not None
     ]
+    rows.sort(key=lambda row: (points[row["workload"]], candidates[row["candidate"]], row["block"], row["try"]))
     text, whole, real, yes = pl.String, pl.Int64, pl.Float64, pl.Boolean
     return pl.DataFrame(
         rows,

@@ -58,12 +58,15 @@ def _lab_facts(data: StudyData) -> list[str]:
         rates = sorted(link.bytes_per_second for link in found.links)
         facts.append(f"network between hosts (iperf3): {gigabits(rates[0])} to {gigabits(rates[-1])} Gbit/s")
     facts += [f"baselines: {escape(problem)}" for problem in (found.problems if found else [])]
-    facts += [
-        f"{escape(d['candidate'])}, {escape(d['workload'])}: data right with {escape(d['killed'])} gone in "
-        f"{d['right_degraded']} attempts, after healing in {d['right_healed']}; healed after {d['healed']} s"
-        for d in degraded_rows(degraded_table(data))
-    ]
     return facts
+
+
+def _degraded(data: StudyData) -> list[str]:
+    """A table of attempts with hosts lost on purpose, if there are any."""
+    heads = ["point", "candidate", "killed", "data right", "restarted (s)", "healed (s)", "data right after healing"]
+    keys = ("workload", "candidate", "killed", "right_degraded", "restarted", "healed", "right_healed")
+    rows = [[escape(row[key]) for key in keys] for row in degraded_rows(degraded_table(data))]
+    return [table(heads, rows)] if rows else []
 
 
 def render_markdown(data: StudyData, analysis: Analysis) -> str:
@@ -126,6 +129,7 @@ def render_markdown(data: StudyData, analysis: Analysis) -> str:
         for u in page["unlike"]
     ]
     facts += _lab_facts(data)
+    parts += _degraded(data)
     parts.append("\n".join(f"- {fact}" for fact in facts))
     parts.append(f"<sub>Assay {page['version']}, study {data.study.id}, seed {data.study.seed}</sub>")
     return "\n\n".join(parts) + "\n"

@@ -71,6 +71,11 @@ class Host(Protocol):
 
     name: str
 
+    @property
+    def is_up(self) -> bool:
+        """Whether it runs; one that does not has no mounts and answers nothing."""
+        ...
+
     def run(self, argv: Sequence[str], *, timeout_seconds: float = 60.0) -> Completed:
         """Run to the end; never raises for a non-zero exit, raises HostError when the program is missing."""
         ...
@@ -155,6 +160,11 @@ class LocalHost:
         self.name = name
         self._environment = dict(environment or {})  # carries the lab's mark to every daemon and load generator
         self._agent = Agent([], self._environment)
+
+    @property
+    def is_up(self) -> bool:
+        """See :class:`Host`."""
+        return True
 
     def run(self, argv: Sequence[str], *, timeout_seconds: float = 60.0) -> Completed:
         """See :class:`Host`."""

@@ -60,7 +60,8 @@ class MountedSystem:
         self.directory = None
         for client in self.deployment.clients:
             try:
-                unmount(client, point)
+                if client.is_up:
+                    unmount(client, point)
             except (LabError, HostError) as error:
                 raise AdapterError(f"{self.deployment.name}: {error}") from None
 

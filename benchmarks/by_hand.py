@@ -80,7 +80,11 @@ def main() -> int:
                     )  # fmt: skip
                     if evidence.summary is None:
                         raise SystemExit(evidence.error)
-                    outside.append(evidence.outside_seconds)
+                    # going cold and settling take what the system needs: remounts, flushing, healing
+                    system = (evidence.cold.seconds if evidence.cold else 0.0) + (
+                        evidence.settle.waited_seconds if evidence.settle else 0.0
+                    )
+                    outside.append(evidence.outside_seconds - system)
                     values[planned.id][way].append(evidence.summary.bandwidth)
     finally:
         fleet.destroy()

@@ -30,8 +30,11 @@ from assay.systems.hosts import bind, each, wait_until
 from assay.systems.mounted import SETTLE_WINDOW_SECONDS, SETTLED_BYTES, MountedSystem
 
 POINT = Path("/run/mnt") / VOLUME  # on clients
+FUSE = Path("/dev/fuse")
 MOUNT_SECONDS = 60.0
 CONNECT_SECONDS = 30.0
+# options post-op-delay-secs and other-eager-lock-timeout are 1 s; longer: something is to be healed
+LAST_WORDS_SECONDS = 3.0
 UNMOUNT_SECONDS = 2.0  # without an answer by then it goes by force
 PROBE_BYTES = 1 << 20
 _TOOLS = ("glusterd", "gluster", "mount.glusterfs")
@@ -68,8 +71,8 @@ class GlusterSystem(MountedSystem):
             raise AdapterError(
                 f"glusterfs/{layout} needs root (namespaces, mounts); run as root, or name an existing mount"
             )
-        if not Path("/dev/fuse").exists():
-            raise AdapterError("/dev/fuse is missing; load it with: modprobe fuse (in a container: --device /dev/fuse)")
+        if not FUSE.exists():
+            raise AdapterError(f"{FUSE} is missing; load it with: modprobe fuse (in a container: --device /dev/fuse)")
         for tool in _TOOLS:
             if shutil.which(tool, path=search_path()) is None:
                 raise AdapterError(f"{tool} is missing; {_INSTALL}")
@@ -227,7 +230,17 @@ class GlusterSystem(MountedSystem):
 
     def _servers_cold(self) -> list[Step]:
         """Mount again: a new client process has no cache of its own. The bricks' page cache is this machine's."""
+        self._wait_for_last_words()
         return [step for steps in each(self.deployment.clients, self._remount) for step in steps]
+
+    def _wait_for_last_words(self) -> None:
+        """Wait until the clients have closed their transactions on the bricks, which they put off for a second after the
+        last write: unmounted before, they leave sound files behind that count as damaged and are healed much later."""
+        if not self._layout.parity:
+            return
+        end = time.monotonic() + LAST_WORDS_SECONDS
+        while time.monotonic() < end and self.cluster.open_transactions():
+            time.sleep(0.1)
 
     def _remount(self, client: Host) -> list[Step]:
         before = self._processes.get(client.name)

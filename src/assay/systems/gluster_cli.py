@@ -58,7 +58,7 @@ def parse_answer(done: Completed, asked: Sequence[str]) -> Element:
     except ElementTree.ParseError:
         raise AdapterError(f"{what}: {words[-300:] or f'exit code {done.exit_code} and no output'}") from None
     if _text(root, "opRet") != "0":
-        reason = " ".join(_text(root, "opErrstr").split()) or _text(root, "output") or words[-300:]
+        reason = " ".join((_text(root, "opErrstr") or _text(root, "output")).split()) or words[-300:]
         raise AdapterError(f"{what}: {reason}")
     return root
 
@@ -143,7 +143,7 @@ class HealState:
         return not self.pending and not self.unreachable
 
     def __str__(self) -> str:
-        text = f"{self.pending} entries to heal"
+        text = f"{self.pending} entries in the bricks' heal indices"
         text += f", {self.split_brain} of them in split-brain" if self.split_brain else ""
         return text + (f", {len(self.unreachable)} bricks do not answer" if self.unreachable else "")
 

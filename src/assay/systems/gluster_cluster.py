@@ -9,6 +9,7 @@ from assay.lab.fabric import Fabric
 from assay.lab.namespace import NamespaceHost
 from assay.model.evidence import DeviceCounters
 from assay.model.layout import Layout
+from assay.systems import gluster_probe
 from assay.systems.base import AdapterError
 from assay.systems.gluster_cli import (
     BrickState,
@@ -134,6 +135,11 @@ class GlusterCluster:
     def heal(self, timeout_seconds: float) -> HealState:
         """What is left to heal. Raises AdapterError; meaningless for a volume without redundancy."""
         return heal_state(ask(self.first, "volume", "heal", VOLUME, "info", "summary", timeout_seconds=timeout_seconds))
+
+    def open_transactions(self) -> int:
+        """Files on the bricks with a transaction that a client has not closed, or that are to be healed. Raises HostError."""
+        mine = [(h, [Path(b.partition(":")[2]) for b in self.bricks_of([h])]) for h in self.up]
+        return sum(host.call(gluster_probe.open_transactions, bricks) for host, bricks in mine)
 
     def counters(self) -> list[DeviceCounters]:
         """Bytes moved by the device of each brick of the hosts that are up. Raises LabError."""

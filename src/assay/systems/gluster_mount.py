@@ -49,6 +49,7 @@ def _inspect(host: Host, mount: Path, layout: str) -> dict[str, Any]:
     return {
         "version": f"glusterfs {state.version}, Linux {os.uname().release}",
         "volume": {"bricks": len(graph.bricks), "sets": len(graph.sets)},
+        "translators": list(graph.translators),
         "options": {k: v for k, v in sorted(graph.options.items()) if k not in _DIFFERING},
     }
 

@@ -42,6 +42,18 @@ def client_state(mount: Path) -> ClientState:
     )
 
 
+def open_transactions(bricks: list[Path]) -> int:
+    """Entries in the indices of bricks: files that are being changed, or to be healed. A file's entry is a link to a base
+    file, which stays."""
+    found = 0
+    for brick in bricks:
+        for kind in ("dirty", "xattrop"):
+            index = brick / ".glusterfs" / "indices" / kind
+            if index.is_dir():
+                found += sum(not name.startswith(f"{kind}-") for name in os.listdir(index))  # noqa: PTH208
+    return found
+
+
 def names_below(directory: Path) -> dict[str, int]:
     """Files below a directory, as paths relative to it, with their sizes in bytes. Raises OSError."""
     found = {}

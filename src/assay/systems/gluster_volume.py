@@ -79,11 +79,9 @@ def create_arguments(layout: Layout) -> list[str]:
 def spread(sets: Sequence[Sequence[str]], kept: str) -> list[str]:
     """Hosts in the order in which they are lost, given the hosts of each set: never ``kept``, and a second one of the same
     set only when every set has lost one."""
-    order: list[str] = []
     columns = [[host for host in reversed(members) if host != kept] for members in reversed(sets)]
-    for row in range(max(map(len, columns), default=0)):
-        order += [column[row] for column in columns if row < len(column) and column[row] not in order]
-    return order
+    rows = range(max(map(len, columns), default=0))
+    return list(dict.fromkeys(column[row] for row in rows for column in columns if row < len(column)))
 
 
 # --- the graph of a client ----------------------------------------------------------------------------------------------
@@ -109,6 +107,7 @@ class Graph:
     clients: tuple[str, ...]  # names of the protocol/client translators, in the same order
     sets: tuple[tuple[str, ...], ...]  # bricks of each replica or dispersed set; of one brick each when distributed
     subvolumes: tuple[str, ...]  # names of what files are distributed over, one for each set
+    translators: tuple[str, ...]  # kinds, from the bricks up, each once: features of a volume are translators
     options: dict[str, str]  # options that the translators carry, as translator-kind.option
 
 
@@ -148,12 +147,13 @@ def graph_of(volfile: str) -> Graph:
     else:
         layout = Layout("distributed")
     return Graph(
-        volume=translators[-1].name if translators[-1].kind != "meta" else translators[-2].name,
+        volume=next(t.name for t in reversed(translators) if t.kind != "meta"),
         layout=layout,
         bricks=tuple(brick_of.values()),
         clients=tuple(brick_of),
         sets=tuple(tuple(brick_of[b] for b in g.below) for g in groups) or tuple((b,) for b in brick_of.values()),
         subvolumes=tuple(g.name for g in groups) or tuple(brick_of),
+        translators=tuple(dict.fromkeys(t.kind for t in translators)),
         options={f"{t.kind}.{k}": v for t in translators if t.kind != "protocol/client" for k, v in t.options.items()},
     )
 

@@ -14,7 +14,7 @@ from lab_helpers import traces
 
 from assay.lab.fabric import Fabric
 from assay.lab.hostdisk import HostDisk
-from assay.lab.kernel import processes_of
+from assay.lab.kernel import processes_of, start_time
 from assay.lab.limits import groups_of
 from assay.lab.namespace import NamespaceHost
 from assay.lab.registry import Lab
@@ -86,9 +86,16 @@ def namespaces_of(pids: list[int]) -> set[str]:
     return found - {str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in ("net", "pid")}
 
 
-def all_namespaces() -> set[str]:
-    """Every network and PID namespace that a process of this machine is in."""
-    return namespaces_of([int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()])
+def now_in_ticks() -> int:
+    """Time since boot as start times of processes have it."""
+    return int(float(Path("/proc/uptime").read_text().split()[0]) * os.sysconf("SC_CLK_TCK"))
+
+
+def all_namespaces(before_ticks: int | None = None) -> set[str]:
+    """Every network and PID namespace that a process of this machine is in, if it was started before that time: the
+    kernel gives the numbers of namespaces that are gone to new ones."""
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return namespaces_of([pid for pid in pids if before_ticks is None or start_time(pid) <= before_ticks])
 
 
 def left_of(lab_id: str, home: Path) -> dict[str, object]:

@@ -21,6 +21,7 @@ from fabric_helpers import (
     left_of,
     loop_device,
     namespaces_of,
+    now_in_ticks,
     reaches,
     shape,
 )
@@ -217,10 +218,11 @@ def test_kill_9_at_any_moment_leaves_nothing(home: Path, tmp_path: Path, number:
             time.sleep(0.01)
         seen |= namespaces_of(processes_of(lab_id))
         assert child.kill() == 9, "it has ended before it was killed"
+        killed_at = now_in_ticks()
         removed, kept = clean()
         assert kept == []
         assert removed == [lab_id] or not seen
-        assert eventually(lambda: not seen & all_namespaces())
+        assert eventually(lambda: not seen & all_namespaces(killed_at))
         assert [signatures(device) for device in (first, second)] == [[], []]
     devices.rmdir()
     assert nothing_left(home)
@@ -240,8 +242,9 @@ def test_kill_9_without_clean_up_leaves_only_files_and_empty_groups(home: Path) 
     assert eventually(lambda: len(processes_of("alone")) > 8, 20)
     seen = namespaces_of(processes_of("alone"))
     child.kill()
+    killed_at = now_in_ticks()
     assert eventually(lambda: not processes_of("alone"), 3)
-    assert eventually(lambda: not seen & all_namespaces(), 3)
+    assert eventually(lambda: not seen & all_namespaces(killed_at), 3)
     assert clean() == (["alone"], [])
     assert left_of("alone", home)["control groups"] == []
     assert list(labs_root().iterdir()) == []

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fabric_helpers import all_namespaces, left_of, loop_device, namespaces_of
+from fabric_helpers import all_namespaces, left_of, loop_device, namespaces_of, now_in_ticks
 from lab_helpers import eventually, nothing_left
 
 from assay.lab.devices import signatures
@@ -83,10 +83,10 @@ def test_the_life_of_a_lab(home: Path) -> None:
     assert document("clean") == {"removed": [], "in_use": [], "up": ["mine"]}
     seen = namespaces_of(processes_of("mine"))
     assert len(seen) >= 10
-    started = time.monotonic()
+    started, down_at = time.monotonic(), now_in_ticks()
     assert lab("down", "mine").stdout == "mine is down, nothing of it is left\n"
     assert time.monotonic() - started < 5
-    assert not seen & all_namespaces()
+    assert not seen & all_namespaces(down_at)
     assert lab("list").stdout == "no labs\n"
     assert {what: left for what, left in left_of("mine", home).items() if left} == {}
 

@@ -212,6 +212,9 @@ class Fabric:
         groups.make()
         return NamespaceHost(name, f"{SUBNET}.{number}", self.lab.environment, groups.directories)
 
+    def _here(self) -> LocalHost:
+        return LocalHost(environment=self.lab.environment)
+
     def _disk_directories(self) -> Iterable[Path]:
         if self.shape.disk.directory is not None:
             yield Path(os.path.realpath(self.shape.disk.directory))
@@ -236,7 +239,7 @@ class Fabric:
         outer = self._outer().enter("--net")
         # the link of a killed host disappears a moment after it; a new one of the same name must not meet it
         for host in hosts:
-            LocalHost().run([*outer, "ip", "link", "delete", f"v-{host.name}"])
+            self._here().run([*outer, "ip", "link", "delete", f"v-{host.name}"])
         links = []
         for host in hosts:
             links.append(f"link add v-{host.name} type veth peer name eth0 netns {host.namespaces.pid}")
@@ -268,7 +271,7 @@ class Fabric:
     def _batch(self, tool: str, lines: list[str], prefix: list[str], name: str) -> None:
         file = self.directory / f"{name}.{tool}"
         file.write_text("\n".join([*lines, ""]))
-        LocalHost().run([*prefix, tool, "-batch", str(file)]).must(f"{self.name}: {name}")
+        self._here().run([*prefix, tool, "-batch", str(file)]).must(f"{self.name}: {name}")
 
 
 def shape_commands(network: Network) -> list[str]:

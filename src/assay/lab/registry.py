@@ -41,6 +41,7 @@ __all__ = ["LabError", "loops_below", "mountinfo", "mounts_below", "processes_of
 
 T = TypeVar("T")
 REMOVE_SECONDS = 120.0
+LOCK_SECONDS = 1.0
 KILL_SECONDS = 10.0  # a process that has not died by then hangs in the kernel
 DETACH_SECONDS = 10.0
 
@@ -92,7 +93,7 @@ class Lab:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             self._lock = FileLock(self.directory / "lock")
-            self._lock.acquire(timeout=0.5)  # whoever lists labs holds it for a moment
+            self._lock.acquire(timeout=LOCK_SECONDS, poll_interval=0.02)
         except Timeout:
             raise LabError(f"lab {lab_id} is in use by another assay process; wait for it or stop it first") from None
         except OSError as error:
@@ -209,7 +210,8 @@ def clean(lab_id: str | None = None) -> tuple[list[str], list[str]]:
             continue
         lock = FileLock(directory / "lock")
         try:
-            lock.acquire(timeout=0)
+            # whoever lists labs holds it for a moment, and so does what a killed process was just about to start
+            lock.acquire(timeout=LOCK_SECONDS, poll_interval=0.02)
         except Timeout:
             kept.append(name)
             continue

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import statistics
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from lab_helpers import nothing_left
+from sqlalchemy import delete, select
 
 from assay.lab import baseline
 from assay.lab.baseline import Times, check_tools, measure
 from assay.lab.errors import LabError
 from assay.lab.fabric import Fabric
 from assay.lab.registry import Lab
+from assay.ledger.queries import load_study
+from assay.ledger.schema import AttemptRow, CheckRow, EventRow, StudyRow
+from assay.ledger.store import Ledger
 from assay.model.bounds import payload_bytes_per_second
 from assay.model.lab import Lab as LabDeclaration
 
@@ -102,6 +110,78 @@ def test_a_dead_host_is_said_too(lab: Lab) -> None:
         made.down()
     assert any("host s2 is down" in problem for problem in found.problems)
     assert len(found.disks) == 1
+
+
+STUDY = """
+study: bounds
+lab: {hosts: 3, network: {bandwidth: 200Mbit}, disk: {size: 320MiB}}
+candidates: [glusterfs/rain-2-1, local/ext4]
+workloads:
+  - fio: {pattern: write, block_size: 128KiB, size: 8MiB, iodepth: 4, runtime: 1s}
+  # random blocks again and again through the page cache: faster than any network, and no claim that says so
+  - fio: {pattern: randread, block_size: 128KiB, size: 8MiB, direct: false, cache: any, runtime: 1s, options: {norandommap: 1}}
+  - fio: {pattern: read, block_size: 128KiB, size: 8MiB, direct: false, cache: warm, runtime: 1s}
+measure: {blocks: {pilot: 2, minimum: 2, maximum: 2}, null_target: false, aa: none, seed: 7, retries: 0}
+"""
+
+
+@pytest.mark.slow
+def test_a_study_measures_its_lab_once_and_voids_what_no_network_could_carry(tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(STUDY)
+
+    def assay(*arguments: str) -> str:
+        environment = {**os.environ, "XDG_DATA_HOME": str(tmp_path / "data"), "ASSAY_LEDGER": ""}
+        done = subprocess.run(
+            [str(Path(sys.executable).parent / "assay"), *arguments],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300,
+        )  # fmt: skip
+        assert done.returncode in (0, 1), done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    said = assay("run", "study.yaml", "--report", "report")
+    assert said.index("baselines: raw disks") < said.index("preparing glusterfs/rain-2-1")
+    assert nothing_left(tmp_path)
+    with Ledger(str(tmp_path / "data" / "assay" / "ledger.db")) as ledger:
+        study = ledger.studies()[0].id
+        data = load_study(ledger, study)
+        assert data.baselines is not None and data.baselines.problems == []
+        assert len(data.baselines.links) == 12 and len(data.baselines.disks) == 3
+        hosts = {host.name: (host.roles, host.facts.get("address")) for host in data.hosts}
+        assert hosts["s1"] == (["storage"], "10.77.0.11") and hosts["c1"] == (["client"], "10.77.0.101")
+        assert set(hosts) == {"localhost", "s1", "s2", "s3", "c1"}
+        assert data.cells[0].closure["lab"]["network"]["bandwidth"] == "25000000B/s"
+        points = {w.id: w.point["pattern"] for w in data.workloads}
+        verdicts = {
+            (points[row["workload_id"]], row["verdict"], tuple(row["broken_rules"]))
+            for row in data.attempts.filter(candidate="glusterfs/rain-2-1").iter_rows(named=True)
+        }
+        assert ("randread", "invalid", ("A10",)) in verdicts
+        assert {v for v in verdicts if "A10" in v[2]} == {("randread", "invalid", ("A10",))}
+        words = data.checks.filter(rule="A10", verdict="invalid")["message"][0]
+        assert "23.9 MB/s (client in): something answered from memory" in words
+        writes = data.attempts.filter((pl.col("candidate") == "glusterfs/rain-2-1") & (pl.col("status") == "finished"))
+        bounds = {points[w]: data.evidence(a).bound for a, w in writes.select("id", "workload_id").iter_rows()}
+        assert bounds["write"] is not None and bounds["write"].write_limit == "client out: 1.5 bytes per byte written"
+        assert bounds["read"] is not None and bounds["read"].read_bytes_per_second is None
+        local = data.attempts.filter(candidate="local/ext4")["id"]
+        assert all(data.evidence(attempt).bound is None for attempt in local)
+        # as if it had been killed in the second block: it goes on, and the lab is not measured again
+        taken = data.baselines.measured_at
+        with ledger.session() as session:
+            gone = session.scalars(select(AttemptRow).where(AttemptRow.study_id == study, AttemptRow.block == 2))
+            for row in gone:
+                session.execute(delete(EventRow).where(EventRow.study_id == study, EventRow.kind == "attempt-started"))
+                session.execute(delete(CheckRow).where(CheckRow.subject == row.id))
+                session.delete(row)
+            session.get_one(StudyRow, study).state = "interrupted"
+    said = assay("run", "study.yaml", "--report", "report")
+    assert "baselines" not in said
+    with Ledger(str(tmp_path / "data" / "assay" / "ledger.db")) as ledger:
+        data = load_study(ledger, study)
+        assert data.baselines is not None and data.baselines.measured_at == taken
+        assert {row["block"] for row in data.attempts.iter_rows(named=True)} == {1, 2}
+        again = data.attempts.filter((pl.col("candidate") == "glusterfs/rain-2-1") & (pl.col("block") == 2))
+        assert all(data.evidence(attempt).bound is not None for attempt in again["id"])
 
 
 @pytest.mark.parametrize("tool", ["iperf3", "fio"])

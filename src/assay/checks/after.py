@@ -29,6 +29,7 @@ from assay.checks.common import (
 from assay.checks.registry import Scope, Weight, rule
 from assay.checks.subjects import AttemptSubject, CellSubject
 from assay.model.baseline import Bound, Limit
+from assay.model.bounds import reads_from_memory
 from assay.model.evidence import AttemptEvidence, AttemptStatus, Direction, DirectionSummary, Samples, SteadyEvidence
 
 FloatArray = NDArray[np.float64]
@@ -410,8 +411,7 @@ def not_above_the_bound(subject: AttemptSubject) -> Outcome:
         return not_applicable("the links are not shaped, so what they carry at most is not known")
     if not bound.limits or not bound.link_bytes_per_second:
         return unknown("the network is shaped, but no bound was computed for this system and layout")
-    from_memory = point.cache == "warm" and not point.direct
-    does: dict[Direction, bool] = {"read": point.reads and not from_memory, "write": point.writes}
+    does: dict[Direction, bool] = {"read": point.reads and not reads_from_memory(point), "write": point.writes}
     judged: list[Direction] = [d for d in DIRECTIONS if does[d]]
     if not judged:
         return not_applicable("the cell claims that its reads come from the client's memory")

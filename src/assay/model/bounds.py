@@ -73,6 +73,11 @@ def bound_for(
     )
 
 
+def reads_from_memory(point: FioPoint) -> bool:
+    """Whether the point claims that its reads are answered by the client's page cache: then no network bounds them."""
+    return point.cache == "warm" and not point.direct
+
+
 def bound_of(limits: list[Limit], point: FioPoint, link: float, *, burst: float = 0.0, enforced: bool = False) -> Bound:
     """What follows from the limits when each link carries ``link`` bytes/s in each direction."""
     share = _read_share(point)
@@ -111,7 +116,9 @@ def _least(limits: Iterable[Limit], link: float, read_share: float) -> tuple[flo
 
 def find_limits(system_name: str, servers: Servers, point: FioPoint, *, clients: int) -> list[Limit]:
     """The limits of a point. Raises UnknownPatternError."""
-    read = _demand(system_name, servers, _operations("read", system_name, servers.layout, point))
+    read: dict[tuple[str, str], float] = {}
+    if not reads_from_memory(point):
+        read = _demand(system_name, servers, _operations("read", system_name, servers.layout, point))
     written = _demand(system_name, servers, _operations("write", system_name, servers.layout, point))
     places = _places(pattern(system_name, servers.layout).unit, point)
     limits: dict[str, list[Limit]] = {"client": [], "file": [], "all": []}  # named in this order when they are equal

@@ -247,6 +247,16 @@ def test_shaped_links_carry_payload_and_are_enforced() -> None:
     assert not bound("glusterfs", "rain-4-2").enforced
 
 
+def test_reads_that_claim_to_come_from_memory_have_no_bound() -> None:
+    warm: dict[str, Any] = {"cache": "warm", "direct": False}
+    found = bound("glusterfs", "rain-4-2", "read", **warm)
+    assert found.read_bytes_per_second is None and found.total_bytes_per_second is None
+    mixed = bound("glusterfs", "rain-4-2", "rw", **warm)
+    assert mixed.read_bytes_per_second is None
+    assert mixed.total_bytes_per_second == pytest.approx(800 * MB / 0.5)
+    assert bound("glusterfs", "rain-4-2", "read", cache="warm").read_bytes_per_second == pytest.approx(LINK)
+
+
 def test_where_no_bound_is_known() -> None:
     layout = parse_layout("rain-4-2")
     assert bound_for("local", layout, UNLIMITED, point(), LINK) is None

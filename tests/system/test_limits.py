@@ -21,9 +21,9 @@ pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="ne
 MIB = 1 << 20
 _BUSY = """
 import os, time
-end = time.monotonic() + 2
+end, before = time.monotonic() + 2, sum(os.times()[:2])
 while time.monotonic() < end: pass
-print(sum(os.times()[:2]) / 2)
+print((sum(os.times()[:2]) - before) / 2)
 """
 
 
@@ -46,7 +46,8 @@ def test_a_busy_loop_gets_the_share_of_a_core_that_was_given() -> None:
         assert 0.15 < share < 0.29, "also after it was started again"
         # two at once share it
         both = [fabric.storage[1].spawn(["python3", "-c", _BUSY]) for _ in range(2)]
-        assert sum(float(p.wait(20).must("loop").stdout) for p in both) < 0.32
+        # they need not begin together, hence more than a quarter; apart they would get a half
+        assert sum(float(p.wait(20).must("loop").stdout) for p in both) < 0.4
 
 
 def test_a_memory_hog_is_killed_and_its_neighbour_is_not() -> None:

@@ -11,6 +11,7 @@ from assay.lab.fabric import Fabric
 from assay.lab.host import Host, HostError
 from assay.lab.registry import Lab, LabError
 from assay.model.evidence import DurabilityEvidence
+from assay.model.lab import Lab as LabDeclaration
 from assay.model.plan import Plan, PlannedCandidate, PlannedPoint, dataset_bytes, disk_for
 from assay.model.study import Study
 from assay.systems.base import AdapterError, Deployment, GoesCold, HasDurability, SystemAdapter
@@ -50,6 +51,13 @@ def preflight(study: Study, plan: Plan) -> None:
     for candidate in plan.candidates:
         check_tuning(candidate.system, dict(candidate.tuning))
         check_candidate(candidate.system, candidate.mount, lab, bytes_needed)
+    needing = {c.deployment for c in plan.candidates if c.mount is None and find_system(c.system)[0].needs_hosts}
+    wanted = len(needing) * lab.hosts * lab.disk.per_host
+    if lab.disk.devices and len(lab.disk.devices) < wanted:
+        raise AdapterError(
+            f"{len(needing)} deployments of {lab.hosts} hosts with {lab.disk.per_host} disks each need {wanted} devices, "
+            f"lab.disk.devices names {len(lab.disk.devices)}"
+        )
 
 
 def tool_facts(plan: Plan, host: Host) -> dict[str, Any]:
@@ -113,9 +121,16 @@ class Fleet:
             mount=candidate.mount,
         )
         if adapter_class.needs_hosts and candidate.mount is None:
-            fabric = Fabric(self.lab, deployment.slug, self.shape)
+            fabric = Fabric(self.lab, deployment.slug, self._next_shape())
             deployment = replace(deployment, fabric=fabric)
         return make_adapter(candidate.system, deployment)
+
+    def _next_shape(self) -> LabDeclaration:
+        """The lab's shape with devices that no other deployment has."""
+        disk, count = self.disk, self.shape.hosts * self.disk.per_host
+        taken = sum(r.adapter.deployment.fabric is not None for r in self.running.values()) * count
+        devices = disk.devices[taken : taken + count]
+        return self.shape.model_copy(update={"disk": disk.model_copy(update={"devices": devices})})
 
     def _prepare(self, running: Running) -> None:
         # the largest first: shorter points then find their region inside the files that are there

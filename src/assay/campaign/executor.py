@@ -138,11 +138,11 @@ class Runner:
         if self.row is not None and (over := self._over_already()) is not None:
             return Ended(self.study_id, over, complete=True, already=True)
         self._check_budget()
+        clean(self.study_id)  # what a killed run of this study has left; devices are free again after it
         preflight(self.study, self.plan)
         baselines.check(self.study.lab, self.plan)
         tools = tool_facts(self.plan, LocalHost())
         self.ledger.files.warm_up()
-        clean(self.study_id)  # what a killed run of this study has left
         lab = Lab(self.study_id, self.study.study)
         host = LocalHost(environment=lab.environment)
         fleet = Fleet(self.study, self.plan, lab, host)

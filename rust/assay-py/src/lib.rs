@@ -45,7 +45,7 @@ mod _core {
     #[pymodule_export]
     use super::place::{
         ceph_name_hashes, crush_hash, crush_hash_with, crush_ln, gluster_name_hashes,
-        superfast_hash, CrushMap, PatternCounter,
+        superfast_hash, xxh3_64, CrushMap, PatternCounter,
     };
 
     #[pymodule_init]

@@ -57,6 +57,12 @@ impl CrushMap {
             .map_err(bad_value)
     }
 
+    /// Names of the bucket types by id.
+    #[getter]
+    fn type_names(&self) -> std::collections::BTreeMap<i32, String> {
+        self.0.types.clone()
+    }
+
     #[getter]
     fn max_devices(&self) -> i32 {
         self.0.max_devices
@@ -264,6 +270,12 @@ pub fn gluster_name_hashes<'py>(
 #[pyfunction]
 pub fn superfast_hash(data: &[u8]) -> u32 {
     gluster::superfast_hash(data)
+}
+
+/// XXH3 with 64 bits, by which EOS ranks file systems.
+#[pyfunction]
+pub fn xxh3_64(data: &[u8]) -> u64 {
+    assay_core::place::xxh3_64(data)
 }
 
 /// Counts accesses per second and target.

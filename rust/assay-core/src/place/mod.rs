@@ -4,3 +4,5 @@
 pub mod crush;
 pub mod gluster;
 pub mod pattern;
+
+pub use xxhash_rust::xxh3::xxh3_64;

@@ -186,28 +186,13 @@ fn rule(r: &mut Reader<'_>, id: u32) -> Result<Rule, Error> {
     for _ in 0..steps {
         let at = r.at;
         let (op, a, b) = (r.u32()?, r.i32()?, r.i32()?);
-        let choose = |firstn, leaf| Step::Choose {
-            firstn,
-            leaf,
-            count: a,
-            type_id: b,
+        if op == 0 {
+            continue;
+        }
+        let Some(step) = Step::from_op(op, a, b) else {
+            return bad!("byte {at}: rule {id} has step {op}, which is not supported (MSR rules came with Squid)");
         };
-        rule.steps.push(match op {
-            0 => continue,
-            1 => Step::Take(a),
-            2 => choose(true, false),
-            3 => choose(false, false),
-            4 => Step::Emit,
-            6 => choose(true, true),
-            7 => choose(false, true),
-            8 => Step::ChooseTries(a),
-            9 => Step::ChooseleafTries(a),
-            10 => Step::LocalTries(a),
-            11 => Step::LocalFallbackTries(a),
-            12 => Step::VaryR(a),
-            13 => Step::Stable(a),
-            _ => return bad!("byte {at}: rule {id} has step {op}, which is not supported (MSR rules came with Squid)"),
-        });
+        rule.steps.push(step);
     }
     Ok(rule)
 }

@@ -197,6 +197,19 @@ fn read_step(
     type_ids: &BTreeMap<String, i32>,
     whose: &str,
 ) -> Result<Option<Step>, Error> {
+    if step.get("opcode").is_some() {
+        // Steps that the dump knows no name for.
+        let op = int(step, "opcode", whose)?;
+        let known = Step::from_op(
+            op as u32,
+            int(step, "arg1", whose)?,
+            int(step, "arg2", whose)?,
+        );
+        return known.map_or_else(
+            || bad!("{whose} has step {op}, which is not supported"),
+            |s| Ok(Some(s)),
+        );
+    }
     let op = text_of(step, "op", whose)?;
     let number = || int(step, "num", whose);
     if let Some((choose, mode)) = op.split_once('_').filter(|(c, _)| c.starts_with("choose")) {

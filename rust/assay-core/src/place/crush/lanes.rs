@@ -317,6 +317,11 @@ impl Run<'_, '_, '_> {
             return self.failed(lane);
         }
         if !self.plan.leaf || item >= 0 {
+            if self.plan.leaf && !self.plan.firstn {
+                // Upstream notes the leaf before it asks whether the device is out, and a position that stays empty
+                // keeps that note.
+                self.rows.items[from + lane.rep as usize] = item;
+            }
             if item >= 0 && self.mapper.is_out(item, lane.x) {
                 return self.failed(lane);
             }
@@ -447,14 +452,9 @@ impl Run<'_, '_, '_> {
                 break;
             }
         }
-        for place in 0..self.slots {
-            let missing = if self.plan.leaf {
-                self.outer[from + place] == UNDEF
-            } else {
-                self.rows.items[from + place] == UNDEF
-            };
-            if missing {
-                self.rows.items[from + place] = NONE;
+        for slot in &mut self.rows.items[from..from + self.slots] {
+            if *slot == UNDEF {
+                *slot = NONE;
             }
         }
         self.rows.lengths[lane.row] = self.slots as u8;

@@ -40,18 +40,19 @@ const LOW_OWN: [(u8, u64); 23] = [
     (247, 362_109_528),
 ];
 
-/// `atanh(a / b)` in units of 2^-60 for `a / b <= 1/3`, by its series in integers: the same on every machine.
+/// `atanh(a / b)` in units of 2^-63 for `a / b <= 1/3`, by its series in integers: the same on every machine.
 fn atanh(a: u64, b: u64) -> u128 {
-    const ONE: u128 = 1 << 60;
+    const ONE: u128 = 1 << 63;
     let t = ONE * u128::from(a) / u128::from(b);
-    let square = (t * t) >> 60;
+    let square = (t * t) >> 63;
     let (mut power, mut sum, mut n) = (t, 0, 1);
     while power > 0 {
         sum += power / n;
-        power = (power * square) >> 60;
+        power = (power * square) >> 63;
         n += 2;
     }
-    sum
+    // Every step rounded down; no value of the tables is so close below a whole number that this much matters.
+    sum + if a > 0 { 8 } else { 0 }
 }
 
 /// `floor(2^48 * log2(1 + a / b))` for `a <= b`.

@@ -109,6 +109,33 @@ pub enum Step {
     Stable(i32),
 }
 
+impl Step {
+    /// From the number and arguments of an encoded step; `None` for one that is not known (MSR rules came with Squid).
+    pub fn from_op(op: u32, a: i32, b: i32) -> Option<Self> {
+        let choose = |firstn, leaf| Self::Choose {
+            firstn,
+            leaf,
+            count: a,
+            type_id: b,
+        };
+        Some(match op {
+            1 => Self::Take(a),
+            2 => choose(true, false),
+            3 => choose(false, false),
+            4 => Self::Emit,
+            6 => choose(true, true),
+            7 => choose(false, true),
+            8 => Self::ChooseTries(a),
+            9 => Self::ChooseleafTries(a),
+            10 => Self::LocalTries(a),
+            11 => Self::LocalFallbackTries(a),
+            12 => Self::VaryR(a),
+            13 => Self::Stable(a),
+            _ => return None,
+        })
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     pub id: u32,

@@ -180,7 +180,11 @@ def bandwidth_bars(rows: Sequence[Row], palette: Palette) -> Drawing:
         tips = [alt.Tooltip("candidate:N", title="Candidate"), *_BOUND_TIPS]
         layers.append(tick.encode(x=x, xOffset=offset, y=y, tooltip=tips))
         if width / max(1, len(blocks) * len(palette.shown)) >= _NARROWEST_NUMBER:
-            figure = of("tick").mark_text(baseline="bottom", dy=-3, color=BOUND, fontSize=9)
+            figure = (
+                of("tick")
+                .transform_filter("isValid(datum.label)")
+                .mark_text(baseline="bottom", dy=-3, color=BOUND, fontSize=9)
+            )
             layers.append(figure.encode(x=x, xOffset=offset, y=y, text="label:N"))
     if any(row["mark"] in ("rule", "above") for row in marks):
         words = alt.Chart().transform_filter("datum.mark == 'rule' || datum.mark == 'above'")
@@ -249,11 +253,14 @@ def _bound_marks(rows: Sequence[Row], top: float) -> list[Row]:
                 marks.append({"mark": "above", "drawn": top, "label": f"↑ {words}", **common})
             continue
         names = ("candidate", "block", "block_size", "threads", "bound", "share", "limit")
-        near = [row for row in panel if row["bound"] is not None and row["bound"] <= top]
-        marks += [
-            {"mark": "tick", "drawn": row["bound"], "label": number(row["bound"]), **{k: row[k] for k in names}}
-            for row in near
-        ]
+        last = None
+        for row in panel:
+            here = row["block"], row["bound"]
+            if row["bound"] is not None and row["bound"] <= top:
+                # neighbours with the same bound make one line, which needs its figure once
+                label = {"label": number(row["bound"])} if here != last else {}
+                marks.append({"mark": "tick", "drawn": row["bound"], **label, **{k: row[k] for k in names}})
+            last = here
     return marks
 
 
@@ -481,4 +488,4 @@ def latency_curves(rows: Sequence[Row], palette: Palette) -> Drawing:
 def _panels(chart: Any, order: list[str]) -> alt.FacetChart:
     header = alt.Header(labelFontWeight="bold", labelLimit=PANEL)
     facet = alt.Facet("point:N", title=None, sort=order, header=header)
-    return chart.properties(width=PANEL, height=130).facet(facet=facet, columns=COLUMNS)
+    return chart.properties(width=PANEL, height=130).facet(facet=facet, columns=_columns(len(order), PANEL))

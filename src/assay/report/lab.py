@@ -47,7 +47,7 @@ def shape_rows(data: StudyData) -> list[tuple[str, str]]:
         mounts = ", ".join(f"{label} at {mount}" for label, mount in declared.items() if mount)
         return [("kind", "existing: file systems that were mounted already"), ("mounts", mounts or "–")]
     network, disk = lab.network, lab.disk
-    links = "not shaped" if network.bandwidth is None else f"{gigabits(network.bandwidth)} Gbit/s in each direction"
+    links = "not shaped" if network.bandwidth is None else f"{network.bandwidth * 8e-9:g} Gbit/s in each direction"
     extra = [f"{1e3 * network.delay:g} ms added delay"] if network.delay else []
     extra += [f"{100 * network.loss:g} % loss"] if network.loss else []
     size = format_bytes(disk.size) if disk.size else "sized by the data set"

@@ -60,7 +60,7 @@ def test_page_markdown_and_terminal_say_the_same_shares(data: StudyData, analysi
     assert words.title == "bound 79.7 MB/s: client out: 1.5 bytes per byte written"
     assert words.share == pytest.approx(cell.intervals["bandwidth"].estimate / (LINK / 1.5))
     page = render_html(data, analysis, [])
-    assert f"{words.share_text} of the network&#39;s bound" in page
+    assert f"{words.share_text} of bound" in page
     assert f'title="{words.title}"' in page
     row = next(line for line in render_markdown(data, analysis).splitlines() if line.startswith("| write 1MiB 8 thr"))
     assert row.count("of bound") == 4  # not the local disk

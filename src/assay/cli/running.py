@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 from pathlib import Path
@@ -14,14 +13,16 @@ from assay.campaign.executor import Ended, Runner
 from assay.cli.errors import BadInput
 from assay.cli.progress import ConsoleProgress
 from assay.cli.studies import find_study
+from assay.lab import remote
 from assay.lab.environment import memory_bytes
-from assay.lab.host import LocalHost
-from assay.lab.remote import mount_entry
+from assay.lab.host import HostError, LocalHost
+from assay.lab.mounts import ANSWER_SECONDS
 from assay.ledger.queries import load_study
 from assay.ledger.store import Ledger
 from assay.model import units
 from assay.model.plan import Plan, block_order, disk_for, estimate, make_plan
 from assay.model.study import Study
+from assay.workloads import fio_files
 
 
 def show_plan(key: str, scale: float, candidates: list[str] | None, as_json: bool) -> int:
@@ -205,14 +206,17 @@ def _interrupt(*_: object) -> None:
 
 def _takes_direct_io(directory: Path) -> bool:
     """Whether a file opened with O_DIRECT can be made in a directory (some network file systems refuse)."""
-    if not directory.is_dir() or not os.access(directory, os.W_OK) or mount_entry(directory) is None:
-        return True  # preflight has the better message
-    probe = directory / f".assay-direct-probe-{os.getpid()}"
+    host = LocalHost()
     try:
-        os.close(os.open(probe, os.O_CREAT | os.O_WRONLY | os.O_DIRECT, 0o600))
+        if host.call(remote.unusable, directory, timeout_seconds=ANSWER_SECONDS) is not None:
+            return True  # preflight has the better message
+        if host.call(fio_files.direct_works, directory, timeout_seconds=ANSWER_SECONDS):
+            return True
+    except (HostError, ValueError):
+        return True
     except OSError:
-        print(f"assay: {directory} does not take direct I/O; comparing through the page cache", file=sys.stderr)
-        return False
+        pass
     finally:
-        probe.unlink(missing_ok=True)
-    return True
+        host.close()
+    print(f"assay: {directory} does not take direct I/O; comparing through the page cache", file=sys.stderr)
+    return False

@@ -27,6 +27,9 @@ PAPERS = {
 }
 
 
+QUICK = ["local-quick", "glusterfs-quick"]
+
+
 def preset(name: str) -> Study:
     return load_study(files("assay").joinpath("presets", f"{name}.yaml").read_text(), name)
 
@@ -51,7 +54,7 @@ def test_points_are_the_table_of_the_paper(name: str) -> None:
         assert p.time_based, "180 s is a runtime, not a limit"
 
 
-@pytest.mark.parametrize("name", [*PAPERS, "local-quick"])
+@pytest.mark.parametrize("name", [*PAPERS, *QUICK])
 def test_every_preset_has_its_controls_and_can_be_scaled(name: str) -> None:
     roles = [c.role for c in plan(name).candidates]
     assert "twin" in roles
@@ -66,4 +69,40 @@ def test_every_preset_has_its_controls_and_can_be_scaled(name: str) -> None:
 
 def test_no_preset_is_forgotten_here() -> None:
     there = {f.name.removesuffix(".yaml") for f in files("assay").joinpath("presets").iterdir() if ".yaml" in f.name}
-    assert there == {*PAPERS, "local-quick"}
+    assert there == {*PAPERS, *QUICK}
+
+
+@pytest.mark.parametrize(("name", "gigabits"), [("kisti-2021", 1), ("kisti-2023", 10), ("glusterfs-quick", 1)])
+def test_labs_stand_for_those_of_the_papers(name: str, gigabits: int) -> None:
+    lab = preset(name).lab
+    # three servers with two volumes each, one host per volume here; link of each server in Tables 3 (2021) and 1 (2023)
+    assert (lab.hosts, lab.disk.per_host) == (6, 1)
+    assert lab.network.bandwidth == gigabits * 10**9 // 8
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_the_papers_studies_take_candidates_of_a_lab(name: str) -> None:
+    from assay.cli.running import _with_candidates
+
+    names = "glusterfs/distributed,glusterfs/replicated-3,glusterfs/rain-4-2,local/xfs"
+    study = _with_candidates(preset(name), [names])
+    assert [c.system for c in study.candidates] == names.split(",")
+    assert study.lab == preset(name).lab
+    assert study.workloads == preset(name).workloads
+    scaled = make_plan(study, study_id="s", seed=1, scale=0.01, memory_bytes=1 << 33)
+    assert len(scaled.points) == len(plan(name).points)
+
+
+def test_the_demonstration_fits_its_time_and_uses_all_hosts() -> None:
+    study = preset("glusterfs-quick")
+    made = plan("glusterfs-quick")
+    assert [c.system for c in study.candidates if c.system.startswith("glusterfs/")] == [
+        "glusterfs/distributed",
+        "glusterfs/replicated-3",
+        "glusterfs/rain-4-2",
+    ]
+    assert max(p.point.threads for p in made.points) > study.lab.hosts  # a file lies on one brick
+    assert all(p.point.cache == "cold" for p in made.points)
+    assert max(p.point.dataset_bytes for p in made.points) <= 256 << 20
+    assert study.measure.budget is not None
+    assert study.measure.budget <= 330

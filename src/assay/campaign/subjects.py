@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.campaign.analysis import Analysis, CellAnalysis, Comparison, comparison_rows
-from assay.checks.subjects import CellSubject, ComparisonView, StudySubject
+from assay.checks.subjects import CellSubject, ComparisonView, StudySubject, TableView
 from assay.stats.compare import Decision
 
 if TYPE_CHECKING:
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 #: Part of a point that names its pattern; two cells that differ in nothing else are related (rule K4).
 _PATTERN = "pattern"
+
+
+#: What a footing consists of, in the words of reports.
+DIFFERENCES: Mapping[str, str] = {"tier": "durability tier", "data set": "data set", "hosts": "hosts"}
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ def bandwidths(data: StudyData, cell: CellAnalysis) -> list[float]:
 
 
 def study_subject(data: StudyData, analysis: Analysis) -> StudySubject:
-    """The subject of the study rules: the comparisons as the report states them, and the order of execution."""
+    """The subject of the study rules: the comparisons as the ledger holds them, and the order of execution."""
     footing = footings(data, analysis)
     by_key = {(c.candidate, c.workload_id): c for c in analysis.cells}
     blocks = sorted(data.blocks, key=lambda block: block.number)
@@ -117,7 +121,7 @@ def study_subject(data: StudyData, analysis: Analysis) -> StudySubject:
             for cell in data.cells
             if roles[cell.candidate] in ("subject", "twin") and not cell.not_applicable and cell.id not in data.given_up
         },
-        tables={"comparisons in the ledger": shown},
+        tables=[TableView("comparisons in the ledger", shown)],
         aggregates=[],  # no figure of a report sums up normalised scores
     )
 
@@ -162,7 +166,7 @@ def _view(
         b_dataset=theirs.dataset,
         a_hosts=mine.hosts,
         b_hosts=theirs.hosts,
-        said=mine.differences(theirs),  # the report lists exactly these, see report.page
+        said=mine.differences(theirs),  # what a report is to say; campaign.rendered judges what it has said
     )
 
 

@@ -74,6 +74,15 @@ class AggregateView:
 
 
 @dataclass(frozen=True)
+class TableView:
+    """A table of decisions, as shown."""
+
+    name: str
+    rows: dict[str, int]  # decision -> rows (or the number that the table gives)
+    against: str | None = None  # label, when it holds only the comparisons of the others with this one; None: all
+
+
+@dataclass(frozen=True)
 class StudySubject:
     """One study as the report is about to show it."""
 
@@ -93,5 +102,5 @@ class StudySubject:
     # cell id -> point id of the compared cells that were never given up: harness floors are run in the pilot only, and
     # each point has as many blocks as it needs. Empty: every block is to hold every cell.
     points: dict[str, str] = field(default_factory=dict)
-    tables: dict[str, dict[str, int]] | None = None  # table shown -> decision -> rows; None: not known
+    tables: list[TableView] | None = None  # every table of decisions that is shown; None: not known
     aggregates: list[AggregateView] | None = None  # []: none is shown; None: not known

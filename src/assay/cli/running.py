@@ -134,7 +134,7 @@ def _run(
     ledger: Ledger, study: Study, text: str, scale: float, new: bool, report_to: Path | None, as_json: bool
 ) -> int:
     from assay.campaign.analysis import analyse
-    from assay.report.export import write_report
+    from assay.cli.reporting import write_and_judge
     from assay.report.terminal import verdict_table
 
     signal.signal(signal.SIGTERM, _interrupt)
@@ -146,8 +146,8 @@ def _run(
     data = load_study(ledger, ended.study_id)
     analysis = analyse(data)
     directory = report_to or Path(f"assay-report-{ended.study_id}")
-    written = write_report(data, analysis, directory, {"html"})
-    code = 130 if not ended.complete else _exit_code(analysis)
+    written, right = write_and_judge(ledger, data, analysis, directory, {"html"})
+    code = 130 if not ended.complete else _exit_code(analysis) if right else 1
     if as_json:
         print(json.dumps(_summary(ended, analysis, written, code)))
         return code

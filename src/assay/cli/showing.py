@@ -75,15 +75,17 @@ def _status(c: Counts) -> dict[str, Any]:
 
 
 def make_report(key: str, ledger_url: str | None, formats: str, out: Path | None, as_json: bool) -> int:
-    """Write the report of a study in the formats asked for. Raises BadInput, LedgerError, OSError."""
+    """Write the report of a study in the formats asked for; 1 when what it shows breaks a rule. Raises BadInput,
+    LedgerError, OSError."""
     from assay.campaign.analysis import analyse
-    from assay.report.export import write_report
+    from assay.cli.reporting import write_and_judge
 
     wanted = {f.strip() for f in formats.split(",") if f.strip()}
     with Ledger(ledger_url) as ledger:
         data = load_study(ledger, find_row(key, ledger).id)
         try:
-            written = write_report(data, analyse(data), out or Path(f"assay-report-{data.study.id}"), wanted)
+            place = out or Path(f"assay-report-{data.study.id}")
+            written, right = write_and_judge(ledger, data, analyse(data), place, wanted)
         except ValueError as error:
             raise BadInput(f"--format: {error}") from None
     if as_json:
@@ -91,7 +93,7 @@ def make_report(key: str, ledger_url: str | None, formats: str, out: Path | None
     else:
         for path in written:
             print(path.absolute())
-    return 0
+    return 0 if right else 1
 
 
 def show_comparison(a: str, b: str, key: str | None, ledger_url: str | None, as_json: bool) -> int:

@@ -240,6 +240,12 @@ class Ledger:
             session.execute(delete(CheckRow).where(CheckRow.study_id == study_id, CheckRow.scope != "attempt"))
             session.add_all([*comparisons, *checks])
 
+    def replace_checks(self, checks: Sequence[CheckRow]) -> None:
+        """Write verdicts, each in the place of an earlier one of the same rule on the same subject."""
+        with self.session() as session:
+            for check in checks:
+                session.merge(check)
+
     def add_event(self, study_id: str, kind: str, data: dict[str, Any]) -> None:
         """Append to the campaign's log. Only the holder of the study's lock may call this."""
         with self.session() as session:

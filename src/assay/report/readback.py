@@ -19,6 +19,8 @@ from assay.checks.subjects import TableView
 _SIGNS = {"▲": "faster", "▼": "slower", "=": "equivalent", "?": "undecided"}
 #: ``▲ faster`` in a cell of the page, ``▲ **1.23**`` in one of Markdown.
 _DECISION = re.compile(r"([▲▼=?]) (?:(?:better|worse|faster|slower|equivalent|undecided)\b|\*\*)")
+#: Tables of decisions that a document must have: one that is missing shows no row.
+_ON_PAGE, _IN_MARKDOWN = ("candidates", "verdict", "all comparisons"), ("candidates", "verdict")
 _UNSEEN = ("script", "style", "title")
 
 
@@ -41,7 +43,7 @@ def read_html(name: str, text: str, baseline: str | None) -> Rendered:
     page = _Page()
     page.feed(text)
     page.close()
-    return Rendered(name, _views(page.tables, baseline), _plain(page.words))
+    return Rendered(name, _views(page.tables, baseline, _ON_PAGE), _plain(page.words))
 
 
 def read_markdown(name: str, text: str, baseline: str | None) -> Rendered:
@@ -54,7 +56,7 @@ def read_markdown(name: str, text: str, baseline: str | None) -> Rendered:
                 tables.append([])
             tables[-1].append([_unescaped(cell) for cell in line[2:].removesuffix(" |").split(" | ")])
         inside = line.startswith("| ")
-    return Rendered(name, _views(tables, baseline), _plain([_unescaped(text)]))
+    return Rendered(name, _views(tables, baseline, _IN_MARKDOWN), _plain([_unescaped(text)]))
 
 
 def _read_frame(file: Path) -> TableView:
@@ -65,8 +67,11 @@ def _read_frame(file: Path) -> TableView:
     return TableView("all comparisons", dict(Counter(mine.to_list())))
 
 
-def _views(tables: Iterable[list[list[str]]], baseline: str | None) -> tuple[TableView, ...]:
-    return tuple(view for table in tables if table and (view := _view(table[0], table[1:], baseline)) is not None)
+def _views(tables: Iterable[list[list[str]]], baseline: str | None, expected: Sequence[str]) -> tuple[TableView, ...]:
+    views = [view for table in tables if table and (view := _view(table[0], table[1:], baseline)) is not None]
+    missing = [name for name in expected if name not in {view.name for view in views}]
+    views += [TableView(name, {}, None if name == "all comparisons" else baseline) for name in missing]
+    return tuple(views)
 
 
 def _view(heads: Sequence[str], rows: Sequence[Sequence[str]], baseline: str | None) -> TableView | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from assay.checks import AggregateView, AttemptSubject, CellSubject, ComparisonView, StudySubject
+from assay.checks import AggregateView, AttemptSubject, CellSubject, ComparisonView, StudySubject, TableView
 from assay.model.bounds import bound_for
 from assay.model.evidence import AttemptEvidence, Samples
 from assay.model.lab import Lab
@@ -285,7 +285,7 @@ def study(**changes: Any) -> StudySubject:
         margin=0.05,
         seed=SEED,
         block_numbers=[1, 2, 3, 4, 5],
-        tables={"verdict": counts},
+        tables=[TableView("verdict", counts)],
         aggregates=[AggregateView("geometric-mean", [1.0, 4.0], 2.0)],
     )
     return replace(base, **changes)

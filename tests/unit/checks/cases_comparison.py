@@ -9,7 +9,7 @@ import builders as b
 from builders import comparison, study
 from cases_common import Case
 
-from assay.checks import AggregateView, StudySubject
+from assay.checks import AggregateView, StudySubject, TableView
 
 
 def _with(index: int, **changes: Any) -> StudySubject:
@@ -199,10 +199,33 @@ CASES: dict[str, Case] = {
         },
     ),
     "C9": Case(
-        {"all shown": study()},
         {
-            "losses left out": (study(tables={"verdict": {"faster": 1, "equivalent": 1, "undecided": 1}}), "0 slower"),
-            "second table": (study(tables={**(study().tables or {}), "page one": {"faster": 1}}), "'page one'"),
+            "all shown": study(),
+            "against one candidate": study(
+                tables=[
+                    TableView("against xfs", {"faster": 1, "equivalent": 1}, "xfs"),
+                    TableView("against ext4", {"faster": 1, "slower": 1, "equivalent": 1, "undecided": 1}, "ext4"),
+                    TableView("against nobody", {}, "zfs"),
+                ]
+            ),
+        },
+        {
+            "losses left out": (
+                study(tables=[TableView("verdict", {"faster": 1, "equivalent": 1, "undecided": 1})]),
+                "0 slower",
+            ),
+            "second table": (
+                study(tables=[*(study().tables or []), TableView("page one", {"faster": 1})]),
+                "'page one'",
+            ),
+            "turned the wrong way": (
+                study(tables=[TableView("against btrfs", {"faster": 1, "undecided": 1}, "btrfs")]),
+                "shows 1 faster, there are 0",
+            ),
+            "a word that is no decision": (
+                study(tables=[TableView("verdict", {**(study().tables or [])[0].rows, "better": 1})]),
+                "1 better, there are 0",
+            ),
         },
         {"not counted": study(tables=None), "nothing compared": NO_COMPARISON},
     ),

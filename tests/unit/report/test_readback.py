@@ -143,7 +143,10 @@ def test_markdown_and_frames_are_judged_too(studies: dict[str, Study], tmp_path:
 def test_a_page_without_any_table_is_not_fine(studies: dict[str, Study]) -> None:
     study = studies["bandwidth"]
     found = judge(study, [read_html("report.html", "<p>All is well.</p>", study[1].baseline)])
-    assert found["C9"].verdict is Verdict.UNKNOWN
+    assert found["C9"].verdict is Verdict.INVALID
+    assert list(found["C9"].evidence["tables"]) == [
+        f"report.html: {name}" for name in ("candidates", "verdict", "all comparisons")
+    ]
     assert found["C1"].verdict is Verdict.INVALID
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fabric_helpers import left_of
+from fabric_helpers import Running, left_of
 from gluster_helpers import (
     LAB,
     brick_of,
@@ -27,13 +29,22 @@ from gluster_helpers import (
 )
 from lab_helpers import eventually, nothing_left
 
-from assay.lab.host import HostError, LocalHost
+from assay.lab.host import HostError, LocalHost, search_path
+from assay.lab.kernel import processes_of
 from assay.lab.registry import clean
 from assay.systems.base import AdapterError
 from assay.systems.catalogue import check_candidate, make_adapter
 from assay.workloads import integrity
 
-pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
+    pytest.mark.skipif(
+        shutil.which("glusterd", path=search_path()) is None,
+        reason="no GlusterFS here: apt-get install -y glusterfs-server glusterfs-client",
+    ),
+]
+KILLS = int(os.environ.get("ASSAY_TEST_GLUSTER_KILLS", "3"))
 CYCLES = int(os.environ.get("ASSAY_TEST_CYCLES", "6"))
 SETTLE_SECONDS = 20.0
 BACK_SECONDS = 60.0
@@ -89,6 +100,26 @@ def test_a_cycle_leaves_nothing(home: Path, cycle: int) -> None:
         assert system.health()[0] is True
         started = time.monotonic()
     assert time.monotonic() - started < 10
+    nothing_is_left(home)
+
+
+@pytest.mark.parametrize("number", range(KILLS))
+def test_kill_9_at_any_moment_leaves_nothing(home: Path, number: int) -> None:
+    """While it is deployed, mounted, loaded, or while a host is dead."""
+
+    def use() -> None:
+        with mounted("rain-2-1", 3) as system:
+            write(system)
+            system.kill_hosts(1)
+            while True:
+                write(system)
+
+    chance = random.Random(number)
+    child = Running(use)
+    time.sleep(chance.uniform(0.2, 7.0))
+    assert child.kill() == 9, "it has ended before it was killed"
+    assert eventually(lambda: not processes_of(LAB), 10), "the kernel ends what Assay has begun"
+    clean()
     nothing_is_left(home)
 
 

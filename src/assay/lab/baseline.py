@@ -30,8 +30,8 @@ TOOLS = {"iperf3": "iperf3", "fio": "fio"}  # program -> Debian package
 FIRST_PORT = 5201
 #: Every pair of up to this many hosts; of more, each to and from the clients and to the next host.
 MOST_HOSTS_IN_PAIRS = 16
-#: Pairs that share no host share no shaped link, but they do share this machine's cores. Measured on 2 cores: together
-#: they get what they get one by one up to this sum, of all pairs at once (bytes/s).
+#: Pairs that share no host share no shaped link, but they do share this machine's cores: so many bytes/s in all at once.
+#: Measured on 2 cores with 3 pairs of 1 Gbit/s: medians no lower than one by one (docs/methodology.md, "Bounds").
 TOGETHER_BYTES_PER_SECOND = 500_000_000
 UNSHAPED_BYTES = 512 * MIB  # sent through an unshaped link: 0.2 s at 20 Gbit/s
 IDLE_SECONDS = 1.0

@@ -25,3 +25,93 @@ def mean(values: Integers, counts: Integers, /) -> float:
 
 def total(counts: Integers, /) -> int:
     """Sum of the counts."""
+
+# --- placement (rust/assay-core/src/place); every function raises ValueError with one clear line ---
+
+class CrushMap:
+    """A crush map, checked: text form, JSON dump or compiled form. ValueError names the line, byte, bucket or rule."""
+
+    def __new__(cls, data: bytes, /) -> CrushMap: ...
+    @property
+    def max_devices(self) -> int: ...
+    @property
+    def type_names(self) -> dict[int, str]: ...
+    @property
+    def tunables(self) -> list[tuple[str, int]]: ...
+    @property
+    def rules(self) -> list[tuple[int, str, int, int, int, list[str]]]:
+        """(id, name, kind, smallest and largest size, steps)."""
+
+    @property
+    def buckets(self) -> list[tuple[int, str, str, str, int, list[int], list[int]]]:
+        """(id, name, type, algorithm, weight, items, their weights), weights in 16.16; shadow trees included."""
+
+    @property
+    def classes(self) -> list[tuple[int, str]]: ...
+    @property
+    def present(self) -> list[bool]:
+        """Whether each device is in some bucket."""
+
+    def map(
+        self, rule: int, xs: NDArray[Any], size: int, reweights: Integers, pool: int, threads: int
+    ) -> tuple[bytes, bytes]:
+        """Items (int32, ``size`` per input) and how many of them hold (uint8) for each of ``xs`` (uint32)."""
+
+    def crushtool_lines(
+        self, rule: int, labels: NDArray[Any], xs: NDArray[Any], size: int, reweights: Integers, pool: int, threads: int
+    ) -> str:
+        """The lines of ``crushtool --test --show-mappings``; ``labels`` as printed, ``xs`` as hashed (uint32)."""
+
+def crush_hash(words: Sequence[int], /) -> int:
+    """CRUSH's hash of one to five 32-bit words."""
+
+def crush_hash_with(words: NDArray[Any], other: int, /) -> bytes:
+    """CRUSH's hash of every word (uint32) with one other; uint32."""
+
+def crush_ln(u: int, /) -> int:
+    """``2^44 * log2(u + 1)`` with straw2's errors, of the low 16 bits."""
+
+def ceph_name_hashes(names: Sequence[bytes], /) -> bytes:
+    """Ceph's hash of each object name; uint32."""
+
+def gluster_name_hashes(names: Sequence[bytes], munge: bool, /) -> bytes:
+    """GlusterFS's hash of each name, munged by the default rsync rule if wanted; uint32."""
+
+def superfast_hash(data: bytes, /) -> int:
+    """Hsieh's hash, which GlusterFS takes of gfids."""
+
+def xxh3_64(data: bytes, /) -> int:
+    """XXH3 with 64 bits."""
+
+class PatternCounter:
+    """Counts accesses per second and target; see ``assay.placement.simulate``.
+
+    ``units`` (uint64) per file, ``table_starts`` (uint64) per file and stream and one more, ``tables`` (uint32) of groups,
+    lists of targets per group as (starts, items), both uint32.
+    """
+
+    def __new__(
+        cls,
+        targets: int,
+        units: NDArray[Any],
+        table_starts: NDArray[Any],
+        tables: NDArray[Any],
+        read_lists: tuple[NDArray[Any], NDArray[Any]],
+        write_lists: tuple[NDArray[Any], NDArray[Any]],
+        once: bool,
+        threads: int,
+    ) -> PatternCounter: ...
+    def feed(
+        self,
+        at: NDArray[Any],
+        op: NDArray[Any],
+        file: NDArray[Any],
+        offset: NDArray[Any],
+        length: NDArray[Any],
+        starts: NDArray[Any],
+        /,
+    ) -> None:
+        """Accesses for every stream: uint64 ns, uint8 (0 read, 1 write), uint32, uint64, uint64; starts in uint64 ns."""
+
+    def counts(self) -> tuple[list[bytes], list[list[int]], int]:
+        """Per class: counters (uint32, a row per second) and bytes per target; and all touches."""

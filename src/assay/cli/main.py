@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 import assay
+from assay.cli.place_app import place_app
 
 app = typer.Typer(
     name="assay",
@@ -29,6 +30,7 @@ lab_app = typer.Typer(
 presets_app = typer.Typer(invoke_without_command=True, help="The built-in studies.")
 app.add_typer(lab_app, name="lab")
 app.add_typer(presets_app, name="presets")
+app.add_typer(place_app, name="place")
 
 StudyArg = Annotated[
     str,

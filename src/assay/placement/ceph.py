@@ -267,7 +267,9 @@ class FileLayout:
 
     def __post_init__(self) -> None:
         if min(self.stripe_unit, self.stripe_count, self.object_size) < 1 or self.object_size % self.stripe_unit:
-            raise PlacementError("a layout needs positive sizes and an object size that is a multiple of its stripe unit")
+            raise PlacementError(
+                "a layout needs positive sizes and an object size that is a multiple of its stripe unit"
+            )
 
     def extents(self, offset: int, length: int) -> Iterator[tuple[int, int, int]]:
         """(object number, offset in it, bytes) of each piece of ``length`` bytes at ``offset``."""

@@ -24,7 +24,9 @@ FRAGMENT = 512  # bytes of one brick in each stripe of a disperse volume
 XATTR = "trusted.glusterfs.dht"
 
 
-def name_hashes(names: Sequence[bytes], regex: bytes | None = None, extra_regex: bytes | None = None) -> NDArray[np.uint32]:
+def name_hashes(
+    names: Sequence[bytes], regex: bytes | None = None, extra_regex: bytes | None = None
+) -> NDArray[np.uint32]:
     """The hash of each name (no directories in it) that its place in the layout is looked up with.
 
     Names are munged first, by ``extra_regex`` if it matches, else by ``regex`` (``cluster.rsync-hash-regex``; None is the
@@ -81,7 +83,9 @@ class Layout:
         return Layout(tuple(names), tuple(w[2] for w in words), tuple(w[3] for w in words))
 
 
-def new_layout(path: str, subvolumes: Sequence[str], chunks: Sequence[int] | None = None, spread: int | None = None) -> Layout:
+def new_layout(
+    path: str, subvolumes: Sequence[str], chunks: Sequence[int] | None = None, spread: int | None = None
+) -> Layout:
     """The layout that a new directory gets (``dht_selfheal_layout_new_directory``).
 
     ``subvolumes`` are the xlators' names (``v-client-0`` or ``v-replicate-0``...), ``chunks`` their sizes in MiB, rounded
@@ -193,3 +197,40 @@ def ec_readers(gfid: bytes, data: int, parity: int) -> list[int]:
     """The bricks of a healthy disperse set that a file is read from."""
     first = read_child(gfid, data + parity)
     return [(first + i) % (data + parity) for i in range(data)]
+
+
+PATHINFO = "trusted.glusterfs.pathinfo"  # a virtual attribute of mounted volumes
+_RANGE = re.compile(r"\((\S+) (\d+) (\d+)\)")
+
+
+def parse_pathinfo(text: str) -> tuple[Layout | None, tuple[str, ...]]:
+    """What a mounted volume says of a path in :data:`PATHINFO`: the layout of a directory, and the bricks that hold it,
+    sorted, as ``host:/brick``. Verified on GlusterFS 10.3."""
+    roots = re.findall(r"<POSIX\(([^)]*)\):([^:>]*):", text)
+    bricks = tuple(sorted(f"{host}:{root}" for root, host in roots))
+    _, _, tail = text.partition("-layout ")
+    ranges = _RANGE.findall(tail) if tail else []
+    if not ranges:
+        return None, bricks
+    ranges.sort(key=lambda r: r[0].encode())
+    names = tuple(r[0] for r in ranges)
+    return Layout(names, tuple(int(r[1]) for r in ranges), tuple(int(r[2]) for r in ranges)), bricks
+
+
+def misplaced(layout: Layout, found: Mapping[bytes, tuple[str, ...]]) -> list[bytes]:
+    """Names whose bricks are not where the layout says, given the bricks of many names of one directory.
+
+    Subvolumes are told from bricks by what most of their names say, and no two subvolumes may share a brick."""
+    names = list(found)
+    predicted = layout.find(name_hashes(names)).tolist()
+    votes: dict[int, dict[tuple[str, ...], int]] = {}
+    for name, subvolume in zip(names, predicted, strict=True):
+        counts = votes.setdefault(subvolume, {})
+        counts[found[name]] = counts.get(found[name], 0) + 1
+    owner: dict[tuple[str, ...], int] = {}
+    home: dict[int, tuple[str, ...]] = {}
+    for subvolume, counts in sorted(votes.items(), key=lambda v: -max(v[1].values())):
+        bricks = max(counts, key=counts.__getitem__)
+        if subvolume >= 0 and owner.setdefault(bricks, subvolume) == subvolume:
+            home[subvolume] = bricks
+    return [n for n, s in zip(names, predicted, strict=True) if home.get(s) != found[n]]

@@ -82,7 +82,8 @@ class Allocator:
         }
         per_server = {
             s: (_PRIORITY_WIDE * sum(t.available >> 8 for t in members[s]) >> 8)
-            // (len(members[s]) * max(len(servers) - 1, 1)) >> 1
+            // (len(members[s]) * max(len(servers) - 1, 1))
+            >> 1
             for s in servers
         }
         for t in self.targets:

@@ -64,7 +64,9 @@ class LustreComponent:
             low = (begin + 1) * self.stripe_size
         last, within = divmod(end - 1, row)
         within -= stripe * self.stripe_size
-        high = last * self.stripe_size + min(within, self.stripe_size - 1) if within >= 0 else last * self.stripe_size - 1
+        high = (
+            last * self.stripe_size + min(within, self.stripe_size - 1) if within >= 0 else last * self.stripe_size - 1
+        )
         return (low, high) if low <= high else None
 
     def pieces(self, offset: int, length: int) -> Iterator[Piece]:

@@ -105,4 +105,4 @@ def test_the_demonstration_fits_its_time_and_uses_all_hosts() -> None:
     assert all(p.point.cache == "cold" for p in made.points)
     assert max(p.point.dataset_bytes for p in made.points) <= 256 << 20
     assert study.measure.budget is not None
-    assert study.measure.budget <= 330
+    assert study.measure.budget <= 360  # and a minute for baselines and deployments, seconds for the report

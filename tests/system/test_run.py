@@ -260,7 +260,7 @@ def test_a_study_in_postgresql(tmp_path: Path, postgresql_url: str) -> None:
     (tmp_path / "study.yaml").write_text(
         f"study: pg\ncandidates: ['path:{tmp_path}/d']\n"
         "workloads: [{fio: {pattern: randread, block_size: 4KiB, size: 1MiB, runtime: 0.2s}}]\n"
-        "measure: {blocks: {pilot: 2, minimum: 2, maximum: 2}}\n"
+        "measure: {blocks: {pilot: 2, minimum: 2, maximum: 2}, retries: 0}\n"
     )
     result = json.loads(assay(tmp_path, "run", "study.yaml", "--json", "--ledger", postgresql_url))
     assert result["complete"]

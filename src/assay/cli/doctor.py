@@ -22,6 +22,12 @@ _TOOLS = (
     ("losetup", ["losetup", "--version"], "util-linux", "loop-backed disks"),
     ("setpriv", ["setpriv", "--version"], "util-linux", "processes that die with Assay"),
     ("mount", ["mount", "--version"], "mount", "local candidates"),
+    ("nsenter", ["nsenter", "--version"], "util-linux", "hosts of a lab"),
+    ("ip", ["ip", "-V"], "iproute2", "the network of a lab"),
+    ("tc", ["tc", "-V"], "iproute2", "the bandwidth of a lab's links"),
+    ("iperf3", ["iperf3", "--version"], "iperf3", "baselines of a lab"),
+    ("glusterd", ["glusterd", "--version"], "glusterfs-server", "glusterfs/*"),
+    ("glusterfs", ["glusterfs", "--version"], "glusterfs-client", "glusterfs/*"),
 )
 
 

@@ -27,6 +27,7 @@ from assay.lab.namespace import SLEEP_FOREVER, NamespaceHost, Namespaces
 from assay.lab.registry import Lab, labs_root
 from assay.lab.standing import FirstProcess, Standing, StandingHost
 from assay.model import units
+from assay.model.bounds import burst_bytes
 from assay.model.lab import Disk, Network
 from assay.model.lab import Lab as LabDeclaration
 
@@ -278,8 +279,8 @@ def shape_commands(network: Network) -> list[str]:
     """Arguments of ``tc qdisc replace dev X`` that shape one end of a link; empty when it is unlimited."""
     commands, parent = [], "root"
     if network.bandwidth is not None:
-        # a burst of a millisecond and not below 128 KiB; measured with iperf3: within 1 % of the rate's payload share
-        burst = max(128 << 10, network.bandwidth // 1000)
+        # measured with iperf3: within 1 % of the rate's payload share
+        burst = burst_bytes(network.bandwidth)
         commands.append(f"root handle 1: tbf rate {network.bandwidth * 8}bit burst {burst} latency 20ms")
         parent = "parent 1:1"
     if network.delay or network.loss:

@@ -94,3 +94,50 @@ def place_verify(
         raise typer.Exit(verify_crushtool(crushmap, inputs, as_json))
     if live:
         raise typer.Exit(verify_live(live, as_json))
+
+
+@place_app.command("simulate")
+def place_simulate(
+    system: Annotated[
+        list[str],
+        typer.Option("--system", "-s", metavar="SYSTEM/LAYOUT", help="Such as ceph/rain-4-2 or lustre; repeat."),
+    ],
+    targets: Annotated[str, typer.Option(metavar="N,N,...", help="Numbers of targets.")] = "",
+    streams: Annotated[str, typer.Option(metavar="N,N,...", help="Numbers of streams.")] = "1",
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="CSV or Parquet: time (s), op, file, offset, bytes.")
+    ] = None,
+    fio: Annotated[
+        str | None, typer.Option(metavar="SPEC", help="randwrite:bs=4KiB,size=1GiB,threads=4,rate=100,runtime=60s")
+    ] = None,
+    fileset: Annotated[str | None, typer.Option(metavar="SPEC", help="COUNT:size=64KiB,rate=100MB (per s).")] = None,
+    stripe_unit: Annotated[str | None, typer.Option(metavar="SIZE", help="Default: the system's own.")] = None,
+    width: Annotated[int | None, typer.Option(min=1, help="Stripe width; default: all targets.")] = None,
+    crushmap: CrushOpt = None,
+    threshold: Annotated[int, typer.Option(min=0, help="Accesses per second above which a target is active.")] = 30,
+    busy_only: Annotated[bool, typer.Option("--busy-only", help="Leave seconds without access out of means.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Count a target once per access, not once per piece.")] = False,
+    within: Annotated[str, typer.Option(metavar="TIME", help="Streams start at random within this.")] = "300s",
+    seed: Annotated[int, typer.Option(help="Of starts and of whatever a system draws by lot.")] = 0,
+    change: Annotated[int, typer.Option(metavar="N", help="What if: data moved by N targets more (or -N less).")] = 0,
+    chart: Annotated[Path | None, typer.Option(metavar="FILE", help="Deviations over streams: html, png, svg.")] = None,
+    fmt: Annotated[str, typer.Option("--format", help="table, csv or json.")] = "table",
+) -> None:
+    """How evenly a workload spreads over targets, second by second.
+
+    Example: assay place simulate -s xtreemfs --targets 4,8,16 --streams 1,2,4,8 --fio randwrite:bs=64KiB,rate=200
+    """
+    from assay.cli.errors import BadInput
+    from assay.cli.simulating import SimulateRequest, run_simulation
+
+    def numbers(text: str) -> tuple[int, ...]:
+        try:
+            return tuple(int(n) for n in text.split(",") if n)
+        except ValueError:
+            raise BadInput(f"{text!r} is not a list of numbers such as 4,8,16") from None
+
+    request = SimulateRequest(
+        tuple(system), numbers(targets), numbers(streams) or (1,), trace, fio, fileset, stripe_unit, width, crushmap,
+        threshold, not busy_only, once, within, seed, change, chart, fmt,
+    )  # fmt: skip
+    raise typer.Exit(run_simulation(request))

@@ -13,7 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "report"))
 
-from synthetic import HOSTILE, Spec, study_data  # pyright: ignore[reportMissingImports]
+from synthetic import HOSTILE, Spec, lab_spec, study_data  # pyright: ignore[reportMissingImports]
 
 from assay.campaign.analysis import analyse
 from assay.report.export import write_report
@@ -97,6 +97,39 @@ def test_hostile_label_runs_nothing(dom: tuple[str, str]) -> None:
     body = re.sub(r"(?s)<script\b.*?</script>", "", dom[0])
     assert "<script" not in body
     assert "&lt;script&gt;alert" in body
+
+
+@pytest.fixture(scope="module")
+def lab_dom(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    data = study_data(lab_spec(threads=(1, 8), block_sizes=(4096, 1 << 20), killed=(0, 2), blocks=4))
+    (path,) = write_report(data, analyse(data), tmp_path_factory.mktemp("lab"), {"html"})
+    return browse(path, tmp_path_factory.mktemp("profile"), "--dump-dom")
+
+
+def test_figures_of_a_lab(lab_dom: tuple[str, str]) -> None:
+    found = charts(lab_dom[0])
+    assert all('data-state="drawn"' in content for content in found.values())
+    # two systems x two block sizes x two numbers of threads
+    whole, degraded = (found[f"layout-rain-bandwidth-write{end}"] for end in ("", "-2-hosts-down"))
+    for content in (whole, degraded):
+        assert len(re.findall(r'aria-roledescription="bar"', content)) == 8
+    # when writing, RAIN from the client and through a primary have bounds of their own ...
+    assert len(re.findall(r'aria-roledescription="tick"', whole)) == 8
+    assert "network bound" not in whole
+    # ... until the two hosts are down that the client sent a third of its bytes to
+    assert len(re.findall(r'aria-roledescription="tick"', degraded)) == 0
+    assert degraded.count(">network bound 120 MB/s<") == 2
+    assert found["layout-rain-bandwidth-read"].count(">network bound 120 MB/s<") == 2  # one line in each panel
+    for axis in ("Bandwidth (MB/s)", "IOPS (1/s)", "Mean latency (ms)", "Threads"):
+        assert axis in found["layout-distributed-trend-write"]
+    assert [line for line in lab_dom[1].splitlines() if "CONSOLE" in line and "source: file:" in line] == []
+
+
+def test_section_of_a_lab(lab_dom: tuple[str, str]) -> None:
+    section = lab_dom[0].split('<section id="lab"', 1)[1].split("</section>", 1)[0]
+    assert len(re.findall(r'<td class="n heat"', section)) == 7 * 6
+    assert "Hosts lost on purpose" in section
+    assert "s3: iperf3 ended with 1" in section
 
 
 def test_phone_and_dark(report: Path, tmp_path: Path) -> None:

@@ -307,7 +307,8 @@ def trend_lines(rows: Sequence[Row], palette: Palette, x_title: str) -> Drawing:
             .facet(column=alt.Column("panel:N", sort=panels, title=None, header=alt.Header(labelFontWeight="bold")))
         )
         own[f"rows{i}"] = [*({"mark": "value", **row} for row in mine), *limits]
-    return Drawing(alt.vconcat(*stacked), own)
+    # one panel each stand side by side, as in the papers
+    return Drawing(alt.hconcat(*stacked) if len(panels) == 1 else alt.vconcat(*stacked), own)
 
 
 def _limit_layers(x: alt.X, y: alt.Y) -> list[alt.Chart]:

@@ -89,6 +89,16 @@ class _Place:
     prefix: str = ""
 
 
+def _left_out(drawing: charts.Drawing) -> str:
+    """What the bars' axis does not show, in words."""
+    rows = drawing.rows["rows"]
+    bars = [row for row in rows if row["mark"] == "bar"]
+    told = {row["threads"] for row in rows if row["mark"] in ("rule", "above")}
+    bounded = sum(row["bound"] is not None and row["threads"] not in told for row in bars)
+    text = " A bound far above all bars is not drawn." if bounded > sum(row["mark"] == "tick" for row in rows) else ""
+    return text + (" Bars with an arrow are cut off and carry their figure." if any(row["cut"] for row in bars) else "")
+
+
 def _bars_and_trends(
     analysis: Analysis, members: Sequence[frames.Point], palette: charts.Palette, group: str, place: _Place
 ) -> list[Figure]:
@@ -98,22 +108,20 @@ def _bars_and_trends(
     names = ", ".join(palette.shown)
     bounded = ""
     if any(c.candidate in palette.shown and c.cell_id in analysis.bounds for c in analysis.cells):
-        bounded = " Red: the most that the network lets through for the layout; its reason is in the tooltip"
+        bounded = " Red: the most that the network lets through for the layout; its reason is in the tooltip."
     rows = frames.bars(analysis, members, palette.shown)
     # one bar alone is no figure of its own
     if rows and (len(rows) > 1 or not place.prefix):
-        beyond = (
-            "; bounds far above all bars are not drawn. Bars cut off at the top carry their figure." if bounded else ""
-        )
+        drawing = charts.bandwidth_bars(rows, palette)
         found.append(
             Figure(
                 f"{place.prefix}bandwidth-{_slug(group)}",
                 place.bars,
                 f"{place.title or 'Bandwidth: '}{group}{': bandwidth' if place.title else ''}",
                 f"Geometric mean over blocks, MB/s; whiskers: {percent} interval, cut off at twice the highest bar."
-                f"{bounded}{beyond}",
+                f"{bounded}{_left_out(drawing)}",
                 f"Bars of the bandwidth of {names} for {group} by block size and threads.",
-                charts.bandwidth_bars(rows, palette),
+                drawing,
             )
         )
     rows = frames.trends(analysis, members, palette.shown)

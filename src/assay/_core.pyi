@@ -5,7 +5,8 @@ integers such as a numpy array. ValueError: lengths differ, values do not ascend
 outside (0, 100]. OverflowError: a negative number, one above 64 bits, or counts that exceed 64 bits together.
 """
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
@@ -115,3 +116,83 @@ class PatternCounter:
 
     def counts(self) -> tuple[list[bytes], list[list[int]], int]:
         """Per class: counters (uint32, a row per second) and bytes per target; and all touches."""
+# --- archives: the part that does I/O ------------------------------------------------------------------------------
+# Raises OSError with errno and path (relative to the fileset's root). ``progress`` is called four times a second from
+# the calling thread; a false answer other than None ends the work, an exception (also Ctrl-C) ends it and is raised.
+# Arrays come back as little-endian 64-bit integers in bytes, for numpy.frombuffer(..., "<u8").
+
+def scan_tree(
+    root: str | os.PathLike[str],
+    *,
+    threads: int,
+    one_file_system: bool,
+    sample: float,
+    seed: int,
+    now: int,
+    names_per_second: int,
+    remembered_inodes: int,
+    progress: Callable[[int, int], bool | None] | None = None,
+) -> dict[str, Any]:
+    """Histograms of a tree: 65 size buckets (0 holds 0, k holds [2^(k-1), 2^k) bytes), files per directory likewise,
+    depth, age in days. ``progress`` gets names and directories."""
+
+class Fileset:
+    """Files ``directories[directory_of[i]]/f<i:08x>`` of ``sizes[i]`` bytes below ``root``."""
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        directories: Sequence[str],
+        directory_of: Integers,
+        sizes: Integers,
+        content: str,
+        zero_share: float,
+        seed: int,
+    ) -> None: ...
+    def name(self, file: int) -> str:
+        """A file's path relative to the root."""
+
+    def write(
+        self,
+        order: Integers,
+        times: Integers,
+        *,
+        threads: int,
+        direct_from: int,
+        checksums: bool,
+        fsync: bool,
+        sync: bool,
+        progress: Callable[[int, int], bool | None] | None = None,
+    ) -> dict[str, Any]:
+        """Write files in this order; ``progress`` gets files and bytes. The first failure stops all threads."""
+
+    def verify(
+        self,
+        order: Integers,
+        checksums: Integers,
+        *,
+        threads: int,
+        keep: int = 100,
+        progress: Callable[[int, int], bool | None] | None = None,
+    ) -> dict[str, Any]:
+        """Compare files with their content made again, and with checksums if there are any."""
+
+    def remove(
+        self, order: Integers, *, threads: int, progress: Callable[[int, int], bool | None] | None = None
+    ) -> dict[str, Any]:
+        """Remove these files, then the fileset's empty directories."""
+
+    def read(
+        self,
+        order: Integers,
+        *,
+        threads: int,
+        call_bytes: int,
+        direct: bool,
+        minimum_seconds: float,
+        maximum_seconds: float,
+        bin_seconds: float,
+        seed: int,
+        progress: Callable[[int, int, float], bool | None] | None = None,
+    ) -> dict[str, Any]:
+        """Read whole files, each once per pass; ``progress`` gets files, bytes and seconds."""

@@ -1,4 +1,6 @@
 //! `assay._core`: a thin skin over `assay-core`. Types and errors are documented in `src/assay/_core.pyi`.
+mod archive;
+
 use assay_core::histogram::{self, Error, View};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyOverflowError, PyValueError};
@@ -47,6 +49,9 @@ mod _core {
         ceph_name_hashes, crush_hash, crush_hash_with, crush_ln, gluster_name_hashes,
         superfast_hash, xxh3_64, CrushMap, PatternCounter,
     };
+
+    #[pymodule_export]
+    use crate::archive::{scan_tree, PyFileset};
 
     #[pymodule_init]
     fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {

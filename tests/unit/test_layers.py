@@ -21,7 +21,7 @@ LAYERS = [
     {"checks"},
     {"lab"},
     {"ledger"},
-    {"stats", "placement", "model"},
+    {"stats", "placement", "archive", "model"},
     {"_core"},
 ]
 HEIGHT = {name: len(LAYERS) - i for i, row in enumerate(LAYERS) for name in row}

@@ -83,6 +83,7 @@ def allocate(
         raise ArchiveError("a fileset needs a volume or a number of files")
     if volume is not None:
         volume = _whole_volume(volume, sizes, mean, files, notes)
+    fixed = files is not None
     if files is None:
         files = max(1, round((volume or 0) / mean))
     if files < 1:
@@ -92,7 +93,9 @@ def allocate(
     moved = 0
     if sizes == "pow2":
         if volume is not None:
-            counts, moved = _exact_powers(counts, volume // KIB, files)
+            counts, moved = _exact_powers(counts, volume // KIB, files, fixed)
+            if int(counts.sum()) != files:
+                notes.append(f"{int(counts.sum())} files instead of {files}: no other set has this volume exactly")
         made = np.repeat(2.0 ** np.arange(1, p.size + 1) * KIB, counts).astype(np.uint64)
     else:
         if volume is not None:
@@ -108,7 +111,9 @@ def _whole_volume(volume: int, sizes: Sizes, mean: float, files: int | None, not
     if volume < 1:
         raise ArchiveError("a fileset needs a volume above 0 bytes")
     if sizes == "pow2" and volume % (2 * KIB):
-        notes.append(f"{volume % (2 * KIB)} bytes of the volume are left out: power-of-two sizes come in steps of 2 KiB")
+        notes.append(
+            f"{volume % (2 * KIB)} bytes of the volume are left out: power-of-two sizes come in steps of 2 KiB"
+        )
         volume -= volume % (2 * KIB)
     smallest = (files or 1) * (2 * KIB if sizes == "pow2" else 1)
     if volume < smallest or (files is None and volume < 0.5 * mean):
@@ -119,7 +124,7 @@ def _whole_volume(volume: int, sizes: Sizes, mean: float, files: int | None, not
     return volume
 
 
-def _exact_powers(counts: IntArray, volume_kib: int, files: int) -> tuple[IntArray, int]:
+def _exact_powers(counts: IntArray, volume_kib: int, files: int, fixed: bool) -> tuple[IntArray, int]:
     """Moves files between neighbours until the volume is exact; the count stays. Moving one file from bucket i to i + 1
     adds 2^i KiB, so the missing volume is decomposed greedily from the top."""
     c = [int(n) for n in counts]
@@ -137,7 +142,7 @@ def _exact_powers(counts: IntArray, volume_kib: int, files: int) -> tuple[IntArr
         moved += abs(take)
     if missing:
         moved += _add_and_remove(c, size, missing)
-        moved += _restore_count(c, files)
+        moved += _restore_count(c, files, fixed)
     return np.array(c, dtype=np.int64), moved
 
 
@@ -157,20 +162,29 @@ def _add_and_remove(c: list[int], size: list[int], missing: int) -> int:
     return changed
 
 
-def _restore_count(c: list[int], files: int) -> int:
-    """Merges pairs or splits files, which leaves the volume alone, until the count is right."""
+def _restore_count(c: list[int], files: int, fixed: bool) -> int:
+    """Merges pairs or splits files, which leaves the volume alone, until the count is right, or as near as can be when it
+    is not ``fixed``."""
     changed = 0
     while sum(c) != files:
         if sum(c) > files:
             i = max((i for i in range(len(c) - 1) if c[i] >= 2), key=lambda i: c[i], default=None)
+            if i is None and not fixed:
+                break
             if i is None:
-                raise ArchiveError(f"no set of exactly {files} files of these sizes has this volume; change one of them")
+                raise ArchiveError(
+                    f"no set of exactly {files} files of these sizes has this volume; change one of them"
+                )
             c[i] -= 2
             c[i + 1] += 1
         else:
             i = max((i for i in range(1, len(c)) if c[i]), key=lambda i: c[i], default=None)
+            if i is None and not fixed:
+                break
             if i is None:
-                raise ArchiveError(f"no set of exactly {files} files of these sizes has this volume; change one of them")
+                raise ArchiveError(
+                    f"no set of exactly {files} files of these sizes has this volume; change one of them"
+                )
             c[i] -= 1
             c[i - 1] += 2
         changed += 1
@@ -195,6 +209,22 @@ def _near(counts: IntArray, of_bucket: FloatArray, volume: int) -> tuple[IntArra
         c[i] -= take
         c[i + 1] += take
         moved += abs(take)
+    low = np.where(np.arange(c.size) == 0, 1.0, 2.0 ** np.arange(c.size) * KIB)
+    high = 2.0 ** np.arange(1, c.size + 1) * KIB - 1
+    if not c.sum() <= volume <= c.sum() * high[-1]:
+        raise ArchiveError(f"{c.sum()} files in these buckets cannot have {volume} bytes together; change the volume")
+    while (lack := volume - float(c @ high)) > 0:  # few files: neighbours were not enough, the smallest becomes larger
+        i = int(np.flatnonzero(c)[0])
+        j = min(c.size - 1, int(np.searchsorted(high, high[i] + lack)))
+        c[i] -= 1
+        c[j] += 1
+        moved += 1
+    while (excess := float(c @ low) - volume) > 0:
+        i = int(np.flatnonzero(c)[-1])
+        j = max(0, int(np.searchsorted(low, low[i] - excess, side="right")) - 1)
+        c[i] -= 1
+        c[j] += 1
+        moved += 1
     return c, moved
 
 
@@ -220,15 +250,13 @@ def _trim(made: NDArray[np.uint64], counts: IntArray, volume: int) -> NDArray[np
     if total < abs(missing):
         raise ArchiveError(f"{made.size} files in these buckets cannot have {volume} bytes together; change the volume")
     change = np.minimum(np.floor(room * (abs(missing) / total)), room) if total else np.zeros_like(room)
-    rest = abs(missing) - int(change.sum())
+    rest = abs(missing) - int(change.sum())  # less than one byte per file
     for k in np.argsort(-(room - change), kind="stable"):
-        if rest == 0:
-            break
-        step = min(rest, int(room[k] - change[k]), max(1, rest // 8))
+        step = min(rest, int(room[k] - change[k]))
         change[k] += step
         rest -= step
-    if rest:
-        raise ArchiveError(f"{made.size} files in these buckets cannot have {volume} bytes together; change the volume")
+        if rest == 0:
+            break
     return (now + np.sign(missing) * change).astype(np.uint64)
 
 

@@ -90,9 +90,7 @@ def _finish(
     )  # fmt: skip
 
 
-def _best_phi(
-    profile: Callable[[float], float], errors: Errors, check: Callable[[float], None] | None = None
-) -> float:
+def _best_phi(profile: Callable[[float], float], errors: Errors, check: Callable[[float], None] | None = None) -> float:
     """phi that maximises a profile log-likelihood; 0 for independent errors. ``check`` may raise at the best of a coarse
     grid, before time goes into a model without an optimum."""
     if errors == "independent":
@@ -160,7 +158,9 @@ def nonlinear(
 
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            found = optimize.least_squares(residuals, start, method="lm", xtol=1e-12, ftol=1e-13, gtol=1e-13, max_nfev=600)
+            found = optimize.least_squares(
+                residuals, start, method="lm", xtol=1e-12, ftol=1e-13, gtol=1e-13, max_nfev=600
+            )
         if not np.isfinite(found.x).all() or not math.isfinite(found.cost):
             return None
         between = float((whiten(between_rows, phi, t) ** 2).sum())

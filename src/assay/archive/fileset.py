@@ -178,9 +178,15 @@ def _scanned_directories(count: int, table: SideTable, seed: int) -> NDArray[np.
     wanted = max(1, round(count / float(typical @ weight / weight.sum())))
     numbers = largest_remainder(weight, wanted)
     fill = np.concatenate(
-        [np.floor(low * (high / low) ** ((np.arange(n) + 0.5) / n)) for (low, high, *_), n in zip(rows, numbers, strict=True) if n]
+        [
+            np.floor(low * (high / low) ** ((np.arange(n) + 0.5) / n))
+            for (low, high, *_), n in zip(rows, numbers, strict=True)
+            if n
+        ]
     ).astype(np.int64)
-    fill = stream(seed, "directories").permutation(np.maximum(1, np.floor(fill * (count / fill.sum()))).astype(np.int64))
+    fill = stream(seed, "directories").permutation(
+        np.maximum(1, np.floor(fill * (count / fill.sum()))).astype(np.int64)
+    )
     running = np.cumsum(fill)
     cut = int(np.searchsorted(running, count, side="left"))
     if cut < fill.size:

@@ -159,7 +159,9 @@ def _panel_notes(panel: Panel) -> list[str]:
             "give at least two, better four"
         )
     elif panel.archives < 4:
-        notes.append(f"{panel.archives} archives: Student's t with {panel.archives - 1} df makes the envelope very wide")
+        notes.append(
+            f"{panel.archives} archives: Student's t with {panel.archives - 1} df makes the envelope very wide"
+        )
     return notes
 
 

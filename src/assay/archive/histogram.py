@@ -202,7 +202,9 @@ def side_tables(text: str) -> list[SideTable]:
             try:
                 rows.append((float(cells[0]), float(cells[1]), float(cells[2]), float(cells[5]) if cells[5] else None))
             except (ValueError, IndexError):
-                raise ArchiveError(f"table {title!r}: {line!r} is not a row min,max,count,cum_count,cum_pct,bytes") from None
+                raise ArchiveError(
+                    f"table {title!r}: {line!r} is not a row min,max,count,cum_count,cum_pct,bytes"
+                ) from None
     return out
 
 

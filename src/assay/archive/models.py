@@ -62,9 +62,11 @@ class GeneralizedGamma(Parametric):
         """See Parametric."""
         ln_theta, ln_k, ln_p = np.asarray(p, dtype=float)
         power = np.exp(np.clip(ln_p, -30, 6))
-        return special.gammainc(np.exp(np.clip(ln_k - ln_p, -700, 700)), np.exp(np.clip(power * (np.log(x) - ln_theta), -700, 700)))
+        return special.gammainc(
+            np.exp(np.clip(ln_k - ln_p, -700, 700)), np.exp(np.clip(power * (np.log(x) - ln_theta), -700, 700))
+        )
 
-    def starts(self, t: FloatArray, mean: FloatArray) -> list[FloatArray]:
+    def starts(self, t: FloatArray, mean: FloatArray) -> list[FloatArray]:  # noqa: ARG002 (these suit all panels tried)
         """See Parametric."""
         return [np.array([10.5, -1.85, 0.0]), np.array([11.0, -1.85, 0.1]), np.array([8.0, -1.5, -0.5])]
 
@@ -117,7 +119,9 @@ def knots(t: FloatArray, interior: int) -> FloatArray:
 def design(t: FloatArray, interior: int) -> FloatArray:
     """Design matrix (grid x (interior + 4)). Non-decreasing coefficients make a non-decreasing curve."""
     if interior < 1 or interior + DEGREE + 1 > t.size - 1:
-        raise ArchiveError(f"{interior} knots do not fit on {t.size} grid points; use at most {max(1, t.size - DEGREE - 2)}")
+        raise ArchiveError(
+            f"{interior} knots do not fit on {t.size} grid points; use at most {max(1, t.size - DEGREE - 2)}"
+        )
     return BSpline.design_matrix(t, knots(t, interior), DEGREE).toarray()
 
 

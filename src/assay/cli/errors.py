@@ -12,10 +12,11 @@ class BadInput(Exception):  # noqa: N818 (it is what the user gave, not an error
 
 def one_line(error: Exception) -> tuple[str, int]:
     """Message and exit code of a known error; an unknown one is a defect and is raised again."""
+    from assay.archive import ArchiveError
     from assay.lab.errors import LabError
     from assay.lab.host import HostError
 
-    if isinstance(error, BadInput):
+    if isinstance(error, ArchiveError | BadInput):
         return str(error), BAD_INPUT
     if isinstance(error, LabError | HostError):
         return str(error), TOOL_FAILED

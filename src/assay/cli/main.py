@@ -11,6 +11,7 @@ import typer
 
 import assay
 from assay.cli.place_app import place_app
+from assay.cli.archive_commands import archive_app
 
 app = typer.Typer(
     name="assay",
@@ -31,6 +32,7 @@ presets_app = typer.Typer(invoke_without_command=True, help="The built-in studie
 app.add_typer(lab_app, name="lab")
 app.add_typer(presets_app, name="presets")
 app.add_typer(place_app, name="place")
+app.add_typer(archive_app, name="archive")
 
 StudyArg = Annotated[
     str,

@@ -195,7 +195,7 @@ def _limits(counts: IntArray) -> tuple[FloatArray, FloatArray]:
     """Smallest and largest size in bytes of each file, by bucket; bucket 1 is written as [1, 2048) bytes."""
     i = np.repeat(np.arange(1, counts.size + 1), counts)
     low = np.where(i == 1, 1.0, 2.0 ** (i - 1) * KIB)
-    return low, 2.0**i * KIB - 1
+    return low.astype(np.float64), (np.exp2(i) * KIB - 1).astype(np.float64)
 
 
 def _near(counts: IntArray, of_bucket: FloatArray, volume: int) -> tuple[IntArray, int]:

@@ -78,7 +78,7 @@ def _finish(
     sigma2 = residual_sum / (n - p)
     information = archives * whitened_jacobian.T @ whitened_jacobian
     try:
-        covariance = sigma2 * np.linalg.inv(information)
+        covariance = (sigma2 * np.linalg.inv(information)).astype(np.float64)
     except np.linalg.LinAlgError:
         raise ArchiveError("the data do not determine all parameters of this model; use a simpler one") from None
     if not np.isfinite(covariance).all() or (np.diag(covariance) < 0).any():
@@ -121,7 +121,7 @@ def linear(design: FloatArray, y: FloatArray, t: FloatArray, errors: Errors = "c
 
     def solve(phi: float) -> tuple[FloatArray, FloatArray, float]:
         b = whiten(design, phi, t)
-        c, *_ = np.linalg.lstsq(b, whiten(mean, phi, t), rcond=None)
+        c = np.asarray(np.linalg.lstsq(b, whiten(mean, phi, t), rcond=None)[0], dtype=float)
         rest = whiten(mean - design @ c, phi, t)
         between = whiten(spread.T, phi, t)
         return c, b, float(archives * (rest**2).sum() + (between**2).sum())

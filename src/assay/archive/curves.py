@@ -18,7 +18,7 @@ LEFTOVER_RULES: tuple[LeftoverRule, ...] = ("clamp", "renormalise", "drop")
 
 def upper_edges(cut: int) -> FloatArray:
     """x_i in KiB."""
-    return 2.0 ** np.arange(1, cut + 1)
+    return np.exp2(np.arange(1.0, cut + 1))
 
 
 def sizes(cut: int, rule: SizeRule, bucket_means: ArrayLike | None = None) -> FloatArray:

@@ -182,7 +182,9 @@ def _chunks(draws: int) -> list[int]:
 def _root(covariance: FloatArray) -> FloatArray:
     """A matrix whose square is the covariance, also when that is barely positive."""
     values, vectors = np.linalg.eigh(covariance)
-    return vectors * np.sqrt(np.maximum(values, 0.0))
+    root = np.empty_like(covariance)
+    root[:] = vectors * np.sqrt(np.maximum(values, 0.0))
+    return root
 
 
 def _car1_root(fit: ar1.Fit, t: FloatArray) -> FloatArray:

@@ -190,7 +190,7 @@ def robinhood(text: str, name: str) -> Histogram:
     for line in text.splitlines():
         cells = [c.strip() for c in re.split(r"[,;:\t]|\s{2,}", line) if c.strip()]
         labels = [c.lower() for c in cells]
-        if sum(c in _ROBINHOOD for c in labels) >= 5:
+        if "32~1k-" in labels and len(labels) >= 5:
             columns = labels
         elif columns is not None and len(cells) == len(columns):
             for label, cell in zip(columns, cells, strict=True):

@@ -35,7 +35,7 @@ def _rows(profile: Profile, complement: bool) -> tuple[list[dict[str, Any]], lis
     return [r for r in lines if r["share"] is not None], [r for r in bands if r["high"] is not None]
 
 
-def _panel(profile: Profile, complement: bool) -> alt.LayerChart:
+def _panel(profile: Profile, complement: bool) -> Any:
     lines, bands = _rows(profile, complement)
     x = alt.X(
         "size:Q", title="file size (bytes), half-open buckets", scale=alt.Scale(type="log", base=2),

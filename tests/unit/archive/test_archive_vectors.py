@@ -50,8 +50,7 @@ def test_parametric_models(name: str, key: str) -> None:
         (want["phi"], want["sigma"], want["logLik"]), abs=1e-6
     )
     median = models.MODELS["gamma" if model == "gamma" else "generalized-gamma"].cdf(2.0**p.t, found.parameters)
-    # what lies above x_max was dropped in these mean sizes
-    assert curves.expected(median, "upper", "drop") == pytest.approx(want["E_MB"], rel=0.02)
+    assert curves.expected(median) == pytest.approx(want["E_MB"], rel=0.02)
 
 
 def test_generalized_gamma_without_an_optimum_is_refused() -> None:
@@ -83,7 +82,7 @@ def test_splines(name: str, key: str) -> None:
 def test_robust_curves_and_gls_envelopes(name: str, key: str) -> None:
     want: dict[str, Any] = VECTORS[name][key]
     profile = fit.fit(make_panel(name), name="t", source="t", knots=_knots(key), envelope_method="gls-t")
-    assert profile.median == pytest.approx(want["median"], abs=1e-6)
+    assert profile.median == pytest.approx(want["median"], abs=CLOSE[name])
     assert curves.expected(profile.median) == pytest.approx(want["median_E"], rel=1e-4)
     for e in profile.envelopes:
         level = str(round(100 * e.level))
@@ -99,10 +98,7 @@ def test_paper_mode_envelopes(name: str, key: str) -> None:
     """The vectors' lower envelope was corrected by pairs (erratum E2): its clamped mean and leftover agree anyway."""
     want = VECTORS[name][key]
     profile = fit.fit(make_panel(name), name="t", source="t", mode="paper", knots=_knots(key))
-    fitted, _ = models.fit_spline(make_panel(name).cdf, make_panel(name).t, _knots(key))
-    raw = models.design(make_panel(name).t, _knots(key)) @ fitted.parameters
-    # the vectors' median may exceed 1 by 1e-3, which the product refuses to call a distribution
-    assert curves.expected(raw, "upper", "drop") == pytest.approx(want["median_E"], rel=1e-3)
+    assert curves.expected(profile.median) == pytest.approx(want["median_E"], rel=1e-3)
     for e in profile.envelopes:
         reference = want["envelope"][str(round(100 * e.level))]
         assert e.leftover == pytest.approx(reference["leftover"], rel=0.04)
@@ -143,7 +139,8 @@ def test_the_bundled_histograms_give_the_vectors_panels() -> None:
     data = resources.files("assay.archive") / "data"
     for name, row in zip(VECTORS[REAL]["archives"][:2], VECTORS[REAL]["panel"][:2], strict=True):
         p = panel.make_panel([from_csv((data / f"{name}.csv").read_text(), name)], x_max=2**40)
-        assert p.cdf[0] == pytest.approx(row, abs=2e-10)
+        # the vectors leave out files above x_max, Assay folds them into the last bucket
+        assert p.cdf[0][:-1] / (1 - p.folded[0]) == pytest.approx(row[:-1], abs=2e-10)
     for name, row in zip(VECTORS[RECON]["archives"], VECTORS[RECON]["panel"], strict=True):
         p = panel.make_panel([from_csv((data / f"{name}.csv").read_text(), name)], x_max=2**32)
         # the vectors leave out files above x_max, Assay folds them into the last bucket

@@ -32,7 +32,9 @@ def ext4(place: Path, size: str) -> Iterator[Path]:
     image, mount = place / "ext4.img", place / "mnt"
     mount.mkdir()
     subprocess.run(["truncate", "-s", size, image], check=True)
-    subprocess.run(["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", "-i", "8192", image], check=True)
+    subprocess.run(
+        ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", "-i", "8192", image], check=True
+    )
     subprocess.run(["mount", "-o", "loop", image, mount], check=True)
     try:
         yield mount

@@ -33,7 +33,7 @@ SMALL_FILES = 200_000
 def set_c(files: int) -> fileset.Plan:
     """The archival shape, all sizes divided by 32: 5 GB."""
     profile = presets.load("reconstruction-2008")
-    p = allocation.cap(profile.curve("median"), 17)  # up to 128 MiB, which becomes 4 MiB
+    p = allocation.cap(profile.curve("median"), 16)  # up to 64 MiB, which becomes 2 MiB
     made = allocation.allocate(p, files=files)
     made = allocation.Allocation(made.counts, made.sizes // np.uint64(32), made.expected, 0)
     return fileset.make_plan(made, content=fileset.Content("tagged"), seed=1)
@@ -98,7 +98,10 @@ def main() -> int:
              "raw": lambda r: raw_bandwidth(r, c.volume - c.volume % 2**20)},
         )  # fmt: skip
         small = rounds(
-            place, options.rounds, "3G", {"assay": lambda r: s.files / by_assay(s, r), "fio": lambda r: s.files / by_fio(s, r)}
+            place,
+            options.rounds,
+            "3G",
+            {"assay": lambda r: s.files / by_assay(s, r), "fio": lambda r: s.files / by_fio(s, r)},
         )
     middle = {k: statistics.median(v) for k, v in large.items()}
     # neighbours in time see the same disk: ratios are taken per round

@@ -182,7 +182,7 @@ def _chunks(draws: int) -> list[int]:
 def _root(covariance: FloatArray) -> FloatArray:
     """A matrix whose square is the covariance, also when that is barely positive."""
     values, vectors = np.linalg.eigh(covariance)
-    root = np.empty_like(covariance)
+    root: FloatArray = np.zeros(covariance.shape)
     root[:] = vectors * np.sqrt(np.maximum(values, 0.0))
     return root
 

@@ -40,9 +40,10 @@ def _buckets(plan: Plan) -> list[tuple[int, int, int]]:
 
 def fio(plan: Plan, directory: str) -> Iterator[str]:
     """A fio job: one section per bucket. fio cannot mix buckets within a thread and creates files in time quadratic in
-    their number per section (5,300 files/s at 2,000, 543 files/s at 16,000 with fio 3.33), so large buckets are split."""
+    their number per section (5,300 files/s at 2,000, 543 files/s at 16,000 with fio 3.33), so large buckets are split.
+    Sync afterwards (``sync -f DIRECTORY``): an fsync per file would measure something else."""
     yield "[global]\n"
-    yield f"directory={directory}\nrw=write\nbs=1M\nioengine=psync\nthread\ngroup_reporting\nend_fsync=1\n"
+    yield f"directory={directory}\nrw=write\nioengine=psync\nthread\ngroup_reporting\n"
     yield "fallocate=none\ncreate_on_open=1\nopenfiles=16\n"
     yield "zero_buffers\n" if plan.content.kind == "zero" else "refill_buffers\n"
     if plan.content.kind == "compressible":
@@ -52,7 +53,7 @@ def fio(plan: Plan, directory: str) -> Iterator[str]:
             continue  # fio has no empty files
         for part, n in enumerate(_pieces(count, 1000)):
             size = f"{low}" if low == high else f"{low}-{high}"
-            yield f"\n[b{low.bit_length():02d}-{part}]\nfilesize={size}\nnrfiles={n}\nfile_service_type=sequential\n"
+            yield f"\n[b{low.bit_length():02d}-{part}]\nfilesize={size}\nnrfiles={n}\nfile_service_type=sequential\nbs={min(2**20, low)}\n"
             yield f"size={n * high}\nfilename_format=b{low.bit_length():02d}-{part}.$filenum\n"
 
 

@@ -186,6 +186,52 @@ def archive_remove(
     raise typer.Exit(remove_fileset(manifest, threads, root, as_json))
 
 
+@archive_app.command("run")
+def archive_run(
+    directory: Annotated[Path, typer.Argument(help="Empty directory, best a fresh file system of its own.")],
+    profile: Annotated[str, typer.Option("--profile", "-p", help="A profile.json, or a built-in profile's name.")],
+    curves: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--curve", help="Repeat; default median, lower95 and upper95 if there are. archives: all of them."
+        ),
+    ] = None,
+    fixed: Annotated[
+        list[str] | None, typer.Option(help="Fixed sizes of the paper's Table 2, e.g. 32MB; repeat.")
+    ] = None,
+    utilisation: Annotated[list[str] | None, typer.Option(help="Share of the file system; repeat. Default 1%.")] = None,
+    volume: Annotated[str | None, typer.Option(help="Bytes instead of a utilisation.")] = None,
+    threads: Annotated[list[int] | None, typer.Option(help="Reading threads; repeat. Default 128.")] = None,
+    mode: Annotated[
+        str, typer.Option(help="scaled: read until the interval is narrow; paper: all, 30 minutes.")
+    ] = "scaled",
+    minimum: Annotated[
+        str | None, typer.Option(help="Least reading time; default 10min (scaled), 30min (paper).")
+    ] = None,
+    half_width: Annotated[str, typer.Option(help="Scaled: wanted half-width of the rate.")] = "3%",
+    x_max: Annotated[str | None, typer.Option(help="Leave out larger files and renormalise.")] = None,
+    content: Annotated[str, typer.Option(help="random, tagged, compressible:SHARE or zero.")] = "tagged",
+    repeats: Annotated[int, typer.Option(min=1, help="Blocks; the order of cells is drawn anew in each.")] = 1,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare every byte after reading.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of filesets, orders and blocks.")] = 1,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="result.json, report.md, plots.")
+    ] = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Benchmark a mounted archive tier: write, sync, go cold, read at random, for several profiles and utilisations.
+
+    Example: assay archive run /mnt/tier -p reconstruction-2008 --utilisation 1% --utilisation 5% -o tier-report
+    """
+    from assay.cli.archive_run import RunRequest, run_protocol
+
+    request = RunRequest(
+        directory, profile, curves or [], fixed or [], utilisation or [], volume, threads or [128], mode, minimum, half_width,
+        x_max, content, repeats, verify, seed,
+    )  # fmt: skip
+    raise typer.Exit(run_protocol(request, out, as_json))
+
+
 @archive_app.command("export")
 def archive_export(
     manifest: ManifestArg,

@@ -256,7 +256,17 @@ def _iperf(
     source: NamespaceHost, target: NamespaceHost, port: int, amount: list[str], seconds: float
 ) -> tuple[float, int]:
     """Bytes per second that the target received in one TCP stream, and retransmitted segments. Raises HostError."""
-    command = ["iperf3", "--client", target.address, "--port", str(port), *amount, "--connect-timeout", "3000", "--json"]
+    command = [
+        "iperf3",
+        "--client",
+        target.address,
+        "--port",
+        str(port),
+        *amount,
+        "--connect-timeout",
+        "3000",
+        "--json",
+    ]
     done = source.run(command, timeout_seconds=seconds + _DEADLINE_SECONDS)
     if done.exit_code is None:
         raise HostError(f"iperf3 did not end within {seconds + _DEADLINE_SECONDS:g} s")

@@ -82,3 +82,28 @@ def fit_plots(profile: Profile) -> dict[str, bytes]:
     )
     spec = chart.to_json()
     return {"fit.svg": vlc.vegalite_to_svg(spec).encode(), "fit.png": vlc.vegalite_to_png(spec, scale=2)}
+
+
+def difference_plots(comparison: list[dict[str, Any]]) -> dict[str, bytes]:
+    """``difference.svg`` and ``.png``: bars of the difference from the archives' mean, as in the paper's Figures 2 and 3;
+    empty when no archives were run."""
+    rows = [r for r in comparison if r["percent"] is not None]
+    if not rows:
+        return {}
+    chart = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_bar()
+        .encode(
+            x=alt.X("cell:N", title="fileset", sort=None, axis=alt.Axis(labelAngle=-40)),
+            xOffset=alt.XOffset("share:N", sort=None),
+            y=alt.Y("percent:Q", title="difference from the archives' mean (%)"),
+            color=alt.Color("share:N", sort=None, title="of capacity", scale=alt.Scale(range=list(COLOURS))),
+        )
+        .properties(width=max(240, 60 * len({r["cell"] for r in rows})), height=_HEIGHT)
+        .facet(column=alt.Column("threads:O", title="reading threads"))
+    )
+    spec = chart.to_json()
+    return {
+        "difference.svg": vlc.vegalite_to_svg(spec).encode(),
+        "difference.png": vlc.vegalite_to_png(spec, scale=2),
+    }

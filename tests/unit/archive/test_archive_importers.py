@@ -49,7 +49,9 @@ file, 10, 0, 0, 0, 10, 0, 0, 0, 0, 0, 0
 DWALK = "Range\tNumber\n[0~1024]\t7\n[1025~1048576]\t8\n[1048577~MAX]\t5\n"
 GUFI = "None 3\n0 5\n10 7\n11 9\n"
 S3 = '"b","k1","100"\n"b","k2","5000"\n'
-S3_HEAD = "Bucket,Key,VersionId,IsLatest,IsDeleteMarker,Size\nb,k,1,true,false,100\nb,k,0,false,false,7\nb,l,2,true,true,\n"
+S3_HEAD = (
+    "Bucket,Key,VersionId,IsLatest,IsDeleteMarker,Size\nb,k,1,true,false,100\nb,k,0,false,false,7\nb,l,2,true,true,\n"
+)
 
 
 @pytest.mark.parametrize(

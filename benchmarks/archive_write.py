@@ -21,11 +21,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from archive_scan import drop_caches, ext4
 
 from assay import _core
 from assay.archive import allocation, export, fileset, presets
 from assay.workloads import fileset as on_disk
-from archive_scan import drop_caches, ext4
 
 SMALL_FILES = 200_000
 

@@ -61,7 +61,10 @@ def test_fileset_there_and_back(tier: Path, content: str) -> None:
     assert scanned.volume == sum(found)
     assert "0 faulty" in assay("verify", told["manifest"])
     if content == "zero":
-        assert not any((tier / "d0000" / name).read_bytes().strip(b"\0") for name in os.listdir(tier / "d0000"))
+        assert not any(
+            (tier / "d0000" / name).read_bytes().strip(b"\0")
+            for name in sorted(p.name for p in (tier / "d0000").iterdir())
+        )
     removed = assay("remove", told["manifest"])
     assert f"removed {len(found):,} files" in removed
     assert list(tier.iterdir()) == []
@@ -191,7 +194,7 @@ def test_scan_sees_what_find_sees(tmp_path: Path) -> None:
     (root / "empty").touch()
     os.link(root / "empty", root / "again")
     (root / "name\nwith\udce4newline").write_bytes(b"abc")
-    os.symlink("empty", root / "link")
+    (root / "link").symlink_to("empty")
     os.mkfifo(root / "fifo")
     h = from_csv(assay("scan", root), "x")
     found = sizes_by_find(root)
@@ -340,3 +343,36 @@ def _write_r_input(place: Path, p: panel.Panel, ours: dict[str, ar1.Fit], knots:
         *(ours[m].phi - 0.01 if m in ours else 0.9 for m in models.MODELS),
     ]  # fmt: skip
     (place / "start.txt").write_text("\n".join(f"{s:.10g}" for s in start))
+
+
+def test_the_protocol_on_a_fresh_ext4(tmp_path: Path) -> None:
+    """Two curves, four archives and one fixed size at one utilisation; everything is removed again."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+    image, mount, out = tmp_path / "img", tmp_path / "mnt", tmp_path / "out"
+    mount.mkdir()
+    subprocess.run(["truncate", "-s", "600M", image], check=True)
+    subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
+    subprocess.run(["mount", "-o", "loop", image, mount], check=True)
+    try:
+        (mount / "lost+found").rmdir()
+        options = ["--curve", "median", "--curve", "archives", "--fixed", "1MB", "--utilisation", "8%", "--threads", "16",
+                   "--mode", "scaled", "--minimum", "1s", "--x-max", "1MiB", "--verify", "-o", str(out), "--json"]  # fmt: skip
+        told = json.loads(assay("run", mount, "-p", "reconstruction-2008", *options))
+        assert list(mount.iterdir()) == []
+        assert "is not empty" not in str(told)
+    finally:
+        subprocess.run(["umount", mount], check=True)
+    assert len(told["results"]) == 6
+    assert {r["faulty_files"] for r in told["results"]} == {0}
+    for r in told["results"]:
+        (read,) = r["reads"]
+        assert read["cold"]
+        assert read["cold_evidence"]["resident"] == 0
+        assert sum(read["bins"]) == read["bytes"] <= r["fileset"]["bytes"]
+        assert r["utilisation"] == pytest.approx(0.08, abs=0.01)
+    compared = [row for row in told["comparison"] if row["percent"] is not None]
+    assert sorted(row["cell"] for row in compared) == ["1MB", "median"]
+    assert all(row["z"] is not None for row in compared)
+    assert {p.name for p in out.iterdir()} == {"result.json", "report.md", "difference.svg", "difference.png"}
+    assert "| median | 8% |" in (out / "report.md").read_text()

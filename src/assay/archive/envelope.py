@@ -188,4 +188,7 @@ def _root(covariance: FloatArray) -> FloatArray:
 
 
 def _car1_root(fit: ar1.Fit, t: FloatArray) -> FloatArray:
-    return fit.sigma * np.linalg.cholesky(fit.phi ** np.abs(t[:, None] - t[None, :]) + 1e-12 * np.eye(t.size))
+    correlation = fit.phi ** np.abs(t[:, None] - t[None, :]) + 1e-12 * np.eye(t.size)
+    root: FloatArray = np.zeros(correlation.shape)
+    root[:] = fit.sigma * np.linalg.cholesky(correlation)
+    return root

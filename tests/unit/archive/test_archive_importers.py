@@ -105,7 +105,7 @@ def test_a_scan_gives_tables_and_a_sample_gives_errors() -> None:
     assert bucket.count_se == pytest.approx(1000 * math.sqrt(0.8 * 0.2 / 10 * 0.99))
     again = from_csv(to_csv(h), "y")
     assert again.buckets[11].count_se == pytest.approx(bucket.count_se)
-    assert [t.title for t in side_tables(to_csv(h))][0] == "directories by their number of files"
+    assert next(t.title for t in side_tables(to_csv(h))) == "directories by their number of files"
     whole = from_scan({**seen, "names": 10}, "x", {})
     assert whole.buckets[11].count_se == 0
 
@@ -158,7 +158,7 @@ def test_one_archive_has_a_centre_and_no_envelope() -> None:
 
 
 def test_x_max_below_the_data() -> None:
-    with pytest.raises(ArchiveError, match="lies below the data: .* % of the files of a are larger; raise it"):
+    with pytest.raises(ArchiveError, match=r"lies below the data: .* % of the files of a are larger; raise it"):
         panel.make_panel([archive("a")], x_max=64 * K)
     with pytest.raises(ArchiveError, match="not a power of two"):
         panel.make_panel([archive("a")], x_max=100 * K)

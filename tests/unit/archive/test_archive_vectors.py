@@ -55,7 +55,7 @@ def test_parametric_models(name: str, key: str) -> None:
 
 def test_generalized_gamma_without_an_optimum_is_refused() -> None:
     p = make_panel(REAL)
-    with pytest.raises(ArchiveError, match="no optimum here: ln p = -[0-9.]+ runs towards the lognormal limit"):
+    with pytest.raises(ArchiveError, match=r"no optimum here: ln p = -[0-9.]+ runs towards the lognormal limit"):
         models.fit_parametric(models.MODELS["generalized-gamma"], p.cdf, p.t)
 
 
@@ -140,8 +140,8 @@ def test_the_bundled_histograms_give_the_vectors_panels() -> None:
     for name, row in zip(VECTORS[REAL]["archives"][:2], VECTORS[REAL]["panel"][:2], strict=True):
         p = panel.make_panel([from_csv((data / f"{name}.csv").read_text(), name)], x_max=2**40)
         # the vectors leave out files above x_max, Assay folds them into the last bucket
-        assert p.cdf[0][:-1] / (1 - p.folded[0]) == pytest.approx(row[:-1], abs=2e-8)
+        assert p.cdf[0][:-1] / (1 - p.folded[0]) == pytest.approx(row[:-1], abs=1e-7)  # edges that the CSV rounds
     for name, row in zip(VECTORS[RECON]["archives"], VECTORS[RECON]["panel"], strict=True):
         p = panel.make_panel([from_csv((data / f"{name}.csv").read_text(), name)], x_max=2**32)
         # the vectors leave out files above x_max, Assay folds them into the last bucket
-        assert p.cdf[0][:-1] / (1 - p.folded[0]) == pytest.approx(row[:-1], abs=2e-8)
+        assert p.cdf[0][:-1] / (1 - p.folded[0]) == pytest.approx(row[:-1], abs=1e-7)  # edges that the CSV rounds

@@ -116,6 +116,7 @@ class PatternCounter:
 
     def counts(self) -> tuple[list[bytes], list[list[int]], int]:
         """Per class: counters (uint32, a row per second) and bytes per target; and all touches."""
+
 # --- archives: the part that does I/O ------------------------------------------------------------------------------
 # Raises OSError with errno and path (relative to the fileset's root). ``progress`` is called four times a second from
 # the calling thread; a false answer other than None ends the work, an exception (also Ctrl-C) ends it and is raised.

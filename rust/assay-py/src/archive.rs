@@ -1,6 +1,6 @@
 //! The archive functions of `assay._core`; their meaning is in `src/assay/_core.pyi`.
 use std::cell::RefCell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use assay_core::archive::content::Content;
 use assay_core::archive::fileset::Fileset;
@@ -97,7 +97,7 @@ fn bytes_of<'py>(
     PyBytes::new(py, &flat)
 }
 
-fn path_bytes(path: &PathBuf) -> Vec<u8> {
+fn path_bytes(path: &Path) -> Vec<u8> {
     path.as_os_str().as_encoded_bytes().to_vec()
 }
 

@@ -23,7 +23,6 @@ RAMP_SHARE = 0.1  # of the time, left out at the start
 PAPER_SECONDS = 1800.0  # the paper reads for at least 30 minutes
 SCALED_SECONDS = 600.0
 HALF_WIDTH = 0.03  # relative, at which scaled reading stops
-MARGIN = 0.10  # of an equivalence test: the archives themselves scatter by 10 to 12 %
 
 #: Random-read MB/s of the paper's Table 1 by utilisation: ext4 on six disks of 2 TB, 512 threads.
 TABLE_1: dict[str, dict[float, float]] = {

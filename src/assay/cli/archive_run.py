@@ -68,10 +68,10 @@ def run_protocol(request: RunRequest, out: Path | None, as_json: bool) -> int:
         order = list(cells)
         random.Random(f"{request.seed}:{block}").shuffle(order)
         for cell in order:
-            plan = _plan(cell, request, profile, block)
+            plan, distance = _plan(cell, request, profile, block)
             results.append(
                 {
-                    "cell": cell.name, "kind": cell.kind, "share": cell.share, "block": block,
+                    "cell": cell.name, "kind": cell.kind, "share": cell.share, "block": block, "ks_to_target": distance,
                     **on_host.run_cell(plan, request.directory, _readings(request), verify=request.verify,
                                        say=lambda text, c=cell: _say(began, f"{c.name} at {c.share}: {text}")),
                 }
@@ -118,23 +118,25 @@ def _cells(request: RunRequest, profile: Profile) -> list[_Cell]:
     return [_Cell(name, kind, volume - volume % 2048, share) for share, volume in volumes for name, kind in kinds]
 
 
-def _plan(cell: _Cell, request: RunRequest, profile: Profile, block: int) -> fileset.Plan:
+def _plan(cell: _Cell, request: RunRequest, profile: Profile, block: int) -> tuple[fileset.Plan, float]:
+    """The fileset of a cell, and the KS distance of its counts from the target."""
     if cell.kind == "fixed":
         sizes, shares = zip(*protocol.FIXED_SIZES[cell.name], strict=True)
         files = round(cell.volume / float(np.dot(sizes, shares)))
         if files < 1:
             raise ArchiveError(f"{cell.volume} bytes do not hold one file of {cell.name}; ask for more")
-        counts = allocation.largest_remainder(np.array(shares), files)
-        made = allocation.Allocation(
-            counts, np.repeat(np.array(sizes, dtype=np.uint64), counts), np.array(shares) * files, 0
-        )
+        target = np.array(shares)
+        counts = allocation.largest_remainder(target, files)
+        made = allocation.Allocation(counts, np.repeat(np.array(sizes, dtype=np.uint64), counts), target * files, 0)
     else:
         cut = profile.cut if request.x_max is None else units.parse_bytes(request.x_max).bit_length() - 11
         rule: curves.LeftoverRule = "clamp" if cut == profile.cut else "renormalise"
-        made = allocation.allocate(allocation.cap(profile.curve(cell.name), cut, rule), volume=cell.volume)
+        target = allocation.cap(profile.curve(cell.name), cut, rule)
+        made = allocation.allocate(target, volume=cell.volume)
         for note in made.notes:
             print(f"assay: note: {cell.name} at {cell.share}: {note}", file=sys.stderr)
-    return fileset.make_plan(made, content=fileset.parse_content(request.content), seed=request.seed + 1000 * block)
+    plan = fileset.make_plan(made, content=fileset.parse_content(request.content), seed=request.seed + 1000 * block)
+    return plan, made.ks_to(target)
 
 
 def _readings(request: RunRequest) -> list[on_host.Reading]:
@@ -185,15 +187,15 @@ def comparison(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def report(told: dict[str, Any]) -> str:
     """Markdown: what was done, the rates, the comparison, per-bucket service times."""
     lines = [f"# Archive run on {told['directory']}", "", f"Profile {told['profile']}: {told['source']}.", ""]
-    lines += ["| fileset | of capacity | files | GB | write MB/s | sync share | threads | read MB/s | ± % | files/s | of a pass | cold |",
-              "|---|---|---|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    lines += ["| fileset | of capacity | files | GB | KS | write MB/s | sync share | threads | read MB/s | ± % | files/s | of a pass | cold |",
+              "|---|---|---|---|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
     for r in told["results"]:
         for read in r["reads"]:
             rate = read["rate"]
             half = rate["half_width"]
             width = "not known" if half is None else f"{100 * half / rate['bytes_per_second']:.1f}"
             lines.append(
-                f"| {r['cell']} | {r['share']} | {r['fileset']['files']} | {r['fileset']['bytes'] / 1e9:.3f} "
+                f"| {r['cell']} | {r['share']} | {r['fileset']['files']} | {r['fileset']['bytes'] / 1e9:.3f} | {r['ks_to_target']:.4f} "
                 f"| {r['write']['bytes_per_second'] / 1e6:.1f} | {r['write']['sync_share']:.2f} | {read['threads']} "
                 f"| {rate['bytes_per_second'] / 1e6:.1f} | {width} | {read['files_per_second']:.0f} "
                 f"| {read['share_of_pass']:.2f} | {'proven' if read['cold'] else 'not proven'} |"

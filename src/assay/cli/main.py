@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 import assay
-from assay.cli.place_app import place_app
 from assay.cli.archive_commands import archive_app
+from assay.cli.place_app import place_app
 
 app = typer.Typer(
     name="assay",

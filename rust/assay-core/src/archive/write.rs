@@ -11,7 +11,7 @@ use rustix::fs::{
     Timespec, Timestamps, CWD,
 };
 use rustix::io::{pwrite, Errno};
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::{xxh3_64, Xxh3};
 
 use super::content::{Filler, ALIGN, BLOCK};
 use super::fileset::Fileset;
@@ -187,7 +187,7 @@ fn one_file(shared: &Shared<'_>, i: usize, filler: &mut Filler) -> Result<(), Fa
     let size = shared.set.sizes[file];
     let name = shared.set.name(file);
     let fail = |action| {
-        let name = name.clone();
+        let name = &name;
         move |error: Errno| Failure::new(name, action, error)
     };
     let (fd, direct) = create(shared, &name, size).map_err(fail("create"))?;
@@ -195,13 +195,17 @@ fn one_file(shared: &Shared<'_>, i: usize, filler: &mut Filler) -> Result<(), Fa
         // one extent instead of one per write; a file system without it simply goes on
         let _ = fallocate(&fd, FallocateFlags::empty(), 0, size);
     }
-    let mut hash = Xxh3::new();
+    // the streaming state is half a kilobyte: a file of one block does without
+    let mut hash = (shared.options.checksums && size > BLOCK as u64).then(Xxh3::new);
+    let mut digest = xxh3_64(&[]);
     let mut offset = 0u64;
     while offset < size {
         let length = (size - offset).min(BLOCK as u64) as usize;
         let data = filler.block(file as u64, offset / BLOCK as u64, length);
-        if shared.options.checksums {
-            hash.update(data);
+        match &mut hash {
+            Some(hash) => hash.update(data),
+            None if shared.options.checksums => digest = xxh3_64(data),
+            None => {}
         }
         let padded = if direct {
             length.next_multiple_of(ALIGN)
@@ -230,7 +234,7 @@ fn one_file(shared: &Shared<'_>, i: usize, filler: &mut Filler) -> Result<(), Fa
         rustix::fs::fsync(&fd).map_err(fail("fsync"))?;
     }
     if shared.options.checksums {
-        shared.checksums[i].store(hash.digest(), Relaxed);
+        shared.checksums[i].store(hash.map_or(digest, |h| h.digest()), Relaxed);
     }
     Ok(())
 }

@@ -109,12 +109,10 @@ def test_a_damaged_manifest_is_refused(tier: Path, tmp_path: Path) -> None:
         (text.replace('"assay_fileset": 1', '"assay_fileset": 9'), "version 9"),
         ("\n".join(rows[:-1]) + "\n" + rows[-2] + "\n", "damaged manifest"),
         (text.replace(",8192,", ",8193,", 1), "differ from its digest"),
-        (text[: len(text) // 2], "damaged|differ|fault"),
+        ("\n".join(rows[: len(rows) // 2]) + "\n", "damaged manifest: [0-9]+ of 50 rows"),
     ):
         bad = tmp_path / "bad.manifest"
         bad.write_text(damage)
-        if damage == text[: len(text) // 2]:
-            continue  # a torn file is a prefix: fewer files than it says, which load takes for a share
         with pytest.raises(ArchiveError, match=said):
             fileset.load(bad)
 

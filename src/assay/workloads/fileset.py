@@ -139,7 +139,7 @@ def save(manifest: Manifest, file: Path) -> None:
     made = engine(plan, manifest.root)
     head = {
         "assay_fileset": VERSION, "root": str(manifest.root.resolve()), "content": plan.content.text, "seed": plan.seed,
-        "directories": list(plan.directories), "digest": plan.digest, "total_files": plan.files, **manifest.facts,
+        "directories": list(plan.directories), "digest": plan.digest, "total_files": plan.files, "rows": int(plan.order.size), **manifest.facts,
     }  # fmt: skip
     order = plan.order.astype(np.int64)
     table = pl.DataFrame(
@@ -180,6 +180,8 @@ def load(file: Path) -> Manifest:
         directories: list[str] = head["directories"]
     except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError, pl.exceptions.PolarsError) as error:
         raise ArchiveError(f"{file} is a damaged manifest: {type(error).__name__} {error!s:.80}") from None
+    if table.height != head.get("rows"):
+        raise ArchiveError(f"{file} is a damaged manifest: {table.height} of {head.get('rows')} rows")
     plan = _plan(table, directories, content, seed, head, file)
     texts = [c for c in table["xxh3"].to_list() if c]
     if len(texts) not in (0, table.height):

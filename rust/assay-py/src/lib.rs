@@ -1,5 +1,6 @@
 //! `assay._core`: a thin skin over `assay-core`. Types and errors are documented in `src/assay/_core.pyi`.
 mod archive;
+mod trace;
 
 use assay_core::histogram::{self, Error, View};
 use pyo3::buffer::PyBuffer;
@@ -52,6 +53,10 @@ mod _core {
 
     #[pymodule_export]
     use crate::archive::{scan_tree, PyFileset};
+    use super::trace::{
+        trace_anonymise, trace_columns, trace_export, trace_from_rows, trace_import, trace_info,
+        trace_record, trace_replay, trace_replay_plan,
+    };
 
     #[pymodule_init]
     fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {

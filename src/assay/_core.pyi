@@ -7,11 +7,15 @@ outside (0, 100]. OverflowError: a negative number, one above 64 bits, or counts
 
 import os
 from collections.abc import Callable, Sequence
+
+from collections.abc import Sequence
+from os import PathLike as _PathLike
 from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
 Integers: TypeAlias = Sequence[int] | NDArray[Any]
+PathLike: TypeAlias = str | _PathLike[str]
 
 __version__: str
 
@@ -197,3 +201,34 @@ class Fileset:
         progress: Callable[[int, int, float], bool | None] | None = None,
     ) -> dict[str, Any]:
         """Read whole files, each once per pass; ``progress`` gets files, bytes and seconds."""
+
+# Traces (rust/assay-trace). Options and results are JSON; ValueError carries one clear line.
+
+def trace_record(options: str, /) -> str:
+    """Record a command or a process with eBPF; see assay.trace.calls.record."""
+
+def trace_replay(options: str, /) -> str:
+    """Replay a trace; forks, so the calling process must have one thread only."""
+
+def trace_replay_plan(path: PathLike, only: Sequence[str], copies: int, seed: int, spread_seconds: float, /) -> str:
+    """What a replay needs and does, and when each copy starts (seconds)."""
+
+def trace_info(path: PathLike, interval_seconds: float, /) -> str:
+    """The characterisation of a trace."""
+
+def trace_import(format: str, data: bytes, out: PathLike, strict: bool, /) -> str:
+    """Write another tool's text as a trace; the notes."""
+
+def trace_export(path: PathLike, format: str, /) -> tuple[str, int]:
+    """A trace as "iolog" or "csv", and how many operations are left out."""
+
+def trace_anonymise(path: PathLike, out: PathLike, seed: int, /) -> None:
+    """Write a copy without names."""
+
+def trace_columns(path: PathLike, /) -> tuple[dict[str, bytes], str]:
+    """Columns of 64-bit little-endian integers by name, and the tables as JSON."""
+
+def trace_from_rows(
+    out: PathLike, backend: str, rows: Sequence[tuple[str, int, str, int, int, int, int]], /
+) -> int:
+    """Write a trace from rows (path, tid, operation, start ns, duration ns, offset, bytes); its size in bytes."""

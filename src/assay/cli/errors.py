@@ -26,11 +26,12 @@ def one_line(error: Exception) -> tuple[str, int]:
     from assay.model.plan import PlanError
     from assay.model.source import StudyError
     from assay.systems.base import AdapterError
+    from assay.trace.calls import TraceError
     from assay.workloads.base import WorkloadError
 
     if isinstance(error, StudyError | PlanError | AdapterError | BundleError | ClosureChangedError):
         return str(error), BAD_INPUT
-    if isinstance(error, CampaignError | LedgerError | WorkloadError):
+    if isinstance(error, CampaignError | LedgerError | WorkloadError | TraceError):
         return str(error), TOOL_FAILED
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""

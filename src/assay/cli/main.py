@@ -12,6 +12,7 @@ import typer
 import assay
 from assay.cli.archive_commands import archive_app
 from assay.cli.place_app import place_app
+from assay.cli.tracing import trace_app
 
 app = typer.Typer(
     name="assay",
@@ -33,6 +34,7 @@ app.add_typer(lab_app, name="lab")
 app.add_typer(presets_app, name="presets")
 app.add_typer(place_app, name="place")
 app.add_typer(archive_app, name="archive")
+app.add_typer(trace_app, name="trace")
 
 StudyArg = Annotated[
     str,

@@ -21,7 +21,7 @@ LAYERS = [
     {"checks"},
     {"lab"},
     {"ledger"},
-    {"stats", "placement", "archive", "model"},
+    {"stats", "placement", "archive", "model", "trace"},
     {"_core"},
 ]
 HEIGHT = {name: len(LAYERS) - i for i, row in enumerate(LAYERS) for name in row}

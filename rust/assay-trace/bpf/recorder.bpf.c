@@ -42,6 +42,7 @@ struct task_struct {
     struct task_struct *group_leader;
     char comm[16];
 } CORE;
+struct linux_binprm { struct file *file; } CORE;
 struct address_space { struct inode *host; } CORE;
 struct kiocb { s64 ki_pos; } CORE;
 struct io_rw { struct kiocb kiocb; u32 len; } CORE;
@@ -717,7 +718,7 @@ HOOK("sched_process_exit") int BPF_PROG(on_exit_task, struct task_struct *task)
     return 0;
 }
 
-HOOK("sched_process_exec") int BPF_PROG(on_exec, struct task_struct *task)
+HOOK("sched_process_exec") int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm *program)
 {
     if (!state_of(task, 0))
         return 0;
@@ -727,6 +728,12 @@ HOOK("sched_process_exec") int BPF_PROG(on_exec, struct task_struct *task)
         return 0;
     bpf_get_current_comm(s->data, 16);
     s->record.length[0] = s->at = 16;
+    // the program itself: nobody opens it, but its pages are read
+    struct file *file = BPF_CORE_READ(program, file);
+    if (file && describe(s, file, 0)) {
+        walk(s, (u64)BPF_CORE_READ(file, f_path.dentry), (u64)BPF_CORE_READ(file, f_path.mnt));
+        s->record.length[1] = *(volatile u32 *)&s->at - 16;
+    }
     send(s);
     return 0;
 }
@@ -795,8 +802,8 @@ static __noinline int leave_other(u64 regs_address, struct state *p, u32 kind_op
         bpf_probe_read_user(&flags, 8, (void *)a2);
         return on_open(a0, (void *)a1, flags, start, ret);
     }
-    case K_PATH:
-        return on_path((u64)AT_FDCWD << 8 | op, (void *)a0, a1, start, ret);
+    case K_PATH: // no flags: what is in the second register means nothing to unlink
+        return on_path((u64)AT_FDCWD << 8 | op, (void *)a0, 0, start, ret);
     case K_PATHTRUNC:
         return on_path((u64)AT_FDCWD << 8 | op, (void *)a0, a1, start, ret);
     case K_PATHAT:

@@ -4,12 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from assay.trace import calls
-from assay.trace.frames import frame
-from assay.trace.text import bytes_text, seconds_text
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from trace_rows import STRACE, strace_trace
+
+from assay.trace import calls
+from assay.trace.frames import frame
+from assay.trace.text import bytes_text, seconds_text
 
 
 def test_strace_text_becomes_calls_with_offsets(tmp_path: Path) -> None:
@@ -81,7 +82,7 @@ def test_starts_are_drawn_once_and_are_uniform(tmp_path: Path) -> None:
     again = calls.replay_plan(path, copies=12, seed=3, spread_seconds=300)
     starts = plan["starts_seconds"]
     assert starts[:12] == again["starts_seconds"]
-    assert 0 <= min(starts) and max(starts) <= 300
+    assert min(starts) >= 0 and max(starts) <= 300
     assert abs(sum(starts) / len(starts) - 150) < 20
 
 

@@ -413,6 +413,10 @@ fn call(text: &str, tid: u32, start: u64, resumed: Option<u64>, state: &mut Stat
         "dup" | "dup2" | "dup3" | "fcntl" => {
             let duplicates = c.name != "fcntl" || argument(1)?.starts_with("F_DUPFD");
             let Some((fd, n)) = state.find(tid, argument(0)?, tables).filter(|_| duplicates) else {
+                if let (true, Ok(new)) = (duplicates, i32::try_from(c.result)) {
+                    let table = state.table(tid);
+                    state.tables[table].remove(&new); // a pipe or terminal has taken the number
+                }
                 return Ok(false);
             };
             e.op = Op::Dup;
@@ -593,6 +597,7 @@ fn between(mut e: Event, c: &Call, tid: u32, state: &mut State, tables: &mut Tab
     };
     (e.file, e.offset) = side(from, off_from, state);
     (e.file2, e.offset2) = side(to, off_to, state);
+    e.fd = descriptor(from).map_or(-1, |(fd, _)| fd);
     if e.file == 0 && e.file2 == 0 {
         return Ok(false);
     }

@@ -233,7 +233,11 @@ impl Collector {
             kernel::EXEC => {
                 let task = self.task(h.tid, Some(h.tgid), h.start);
                 self.alive += i64::from(h.op);
-                self.tables.trace.tasks[task as usize].name = text(&r.data).into();
+                let (name, program) = r.data.split_at_checked(16).unwrap_or((&r.data, &[]));
+                self.tables.trace.tasks[task as usize].name = text(name).into();
+                if !program.is_empty() {
+                    self.inherit(&directory(program), h.dev, h.ino, h.size.max(0) as u64, h.mode);
+                }
                 None
             }
             kernel::CALL => self.call(r),

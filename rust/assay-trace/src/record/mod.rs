@@ -248,6 +248,17 @@ fn inherit(collector: &mut Collector, pid: u32) {
     }
 }
 
+/// What is mapped in the recorder itself, the dynamic linker above all: programs have their pages read before they open
+/// anything.
+fn inherit_mapped(collector: &mut Collector) {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    for path in maps.lines().filter_map(|l| l.find('/').map(|at| &l[at..])) {
+        if let Ok(status) = std::fs::metadata(path) {
+            collector.inherit(path, device(status.dev()), status.ino(), status.len(), status.mode());
+        }
+    }
+}
+
 fn kernel_release() -> String {
     std::fs::read_to_string("/proc/sys/kernel/osrelease").map_or_else(|_| String::new(), |s| s.trim().to_owned())
 }
@@ -278,6 +289,7 @@ pub fn record(options: &Options) -> Result<Outcome> {
     let writer = Writer::create(&options.out, &meta)?;
     let signals = Signals::take();
     let mut collector = Collector::new(began, &options.mount);
+    inherit_mapped(&mut collector);
     let child = match options.pid {
         Some(pid) => {
             inherit(&mut collector, pid);

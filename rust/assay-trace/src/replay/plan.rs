@@ -123,8 +123,9 @@ fn skipped(trace: &Trace, mapping: &Mapping, e: &Event) -> Option<&'static str> 
     if e.file != 0 && trace.files[e.file as usize].mode & 0o170_000 == 0o060_000 {
         return Some("block device");
     }
-    if !paths.iter().all(|p| mapping.holds(p)) {
-        return Some("outside the replayed directories");
+    let is_root = |p: &&str| matches!(e.op, Op::Mkdir | Op::Rmdir | Op::Unlink | Op::Rename) && mapping.relative(p).is_empty();
+    if !paths.iter().all(|p| mapping.holds(p)) || paths.iter().any(is_root) {
+        return Some("outside the replayed directories"); // the replay's own root is not the trace's to make or remove
     }
     None
 }

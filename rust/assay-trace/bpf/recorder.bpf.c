@@ -101,7 +101,7 @@ const volatile u32 cpu_count = 1;
 const volatile u32 own_tgid = 0;
 
 enum { OP_PAGEIN = 41, OP_AIO_READ = 33, OP_AIO_WRITE = 34, OP_AIO_FSYNC = 35, OP_URING_READ = 36, OP_URING_WRITE = 37,
-       OP_URING_FSYNC = 38, OP_URING_OTHER = 39, OP_OPEN = 19 };
+       OP_URING_FSYNC = 38, OP_URING_OTHER = 39, OP_OPEN = 19, OP_READDIR = 18 };
 enum { REC_CALL = 1, REC_FORK = 2, REC_EXIT = 3, REC_EXEC = 4 };
 enum { FLAG_ASYNC = 1, FLAG_NO_END = 2 };
 
@@ -906,6 +906,10 @@ HOOK("sys_exit") int BPF_PROG(leave, struct pt_regs *regs, long ret)
         if (!file || !find(p, file, &f))
             return 0;
         switch (kind) {
+        case K_FD:
+            if (op == OP_READDIR)
+                count = ARG2(regs);
+            break;
         case K_RW:
             count = ARG2(regs);
             bpf_core_read(&offset, sizeof(offset), &file->f_pos);

@@ -143,10 +143,15 @@ impl Collector {
 
     /// A file known to be open at the start, so that its path is known whatever happens to it.
     pub fn inherit(&mut self, path: &str, dev: u32, ino: u64, size: u64, mode: u32) {
-        if self.by_inode.contains_key(&(dev, ino)) {
+        let path = self.tables.path(path);
+        if let Some(&n) = self.by_inode.get(&(dev, ino)) {
+            // a program's first pages are read before its exec is reported
+            let known = &mut self.tables.trace.files[n as usize];
+            if known.path == 0 {
+                (known.path, known.size, known.mode) = (path, size, mode);
+            }
             return;
         }
-        let path = self.tables.path(path);
         let n = self.tables.file(File {
             dev,
             ino,

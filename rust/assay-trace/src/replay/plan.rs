@@ -168,6 +168,15 @@ struct Builder<'a> {
     files: HashMap<u32, Resource>,
     last_of_pid: HashMap<u32, HashMap<u32, u32>>,
     process_using: HashMap<u32, u32>,
+    contents: HashMap<u32, Content>,
+}
+
+/// A file by its path: its size as far as followed, and who changed it last from which size on.
+#[derive(Default)]
+struct Content {
+    size: u64,
+    changed: Option<(u32, u32)>,
+    from: u64,
 }
 
 impl<'a> Builder<'a> {
@@ -282,12 +291,51 @@ impl<'a> Builder<'a> {
                 self.plan.cross_process = true;
             }
         }
+        self.data(e, lane, index, &mut needs);
         if e.op == Op::Wait {
             if let Some(last) = u32::try_from(e.result).ok().and_then(|pid| self.last_of_pid.get(&pid)) {
                 needs.extend(last.iter().map(|(l, i)| (*l, *i)));
             }
         }
         needs
+    }
+
+    /// Reads of what another lane has appended wait for it, and so does whoever changes the size next.
+    fn data(&mut self, e: &Event, lane: u32, index: u32, needs: &mut Vec<(u32, u32)>) {
+        if e.result < 0 {
+            return;
+        }
+        let path_of = |n: u32| self.trace.files[n as usize].path;
+        let end = |offset: i64| (offset.max(0) as u64).saturating_add(e.bytes());
+        let mut touched: Vec<(u32, u64, bool, bool)> = Vec::new(); // path, end, writes, sets the size
+        match e.op {
+            Op::CopyFileRange | Op::Sendfile | Op::Splice => {
+                touched.push((path_of(e.file), end(e.offset), false, false));
+                touched.push((path_of(e.file2), end(e.offset2), true, false));
+            }
+            Op::Ftruncate => touched.push((path_of(e.file), e.offset.max(0) as u64, true, true)),
+            Op::Truncate => touched.push((e.path, e.offset.max(0) as u64, true, true)),
+            Op::Open if e.call_flags() & libc::O_TRUNC as u64 != 0 => touched.push((e.path, 0, true, true)),
+            _ if e.op.class() == Class::Read => touched.push((path_of(e.file), end(e.offset), false, false)),
+            _ if e.op.class() == Class::Write => touched.push((path_of(e.file), end(e.offset), true, false)),
+            _ => {}
+        }
+        for (path, end, writes, sets) in touched {
+            if path == 0 {
+                continue;
+            }
+            let content = self.contents.entry(path).or_default();
+            let short = !writes && e.bytes() < e.count; // the end of the file was seen
+            let changes = writes && (sets || end > content.size);
+            if changes || short || end > content.from {
+                needs.extend(content.changed);
+            }
+            if changes {
+                content.from = if sets { end.min(content.size) } else { content.size };
+                content.size = end;
+                content.changed = Some((lane, index));
+            }
+        }
     }
 
     fn add(&mut self, number: usize, e: &Event) {
@@ -359,6 +407,7 @@ pub fn build(trace: &Trace, mapping: &Mapping) -> Plan {
         files: HashMap::new(),
         last_of_pid: HashMap::new(),
         process_using: HashMap::new(),
+        contents: HashMap::new(),
     };
     let mut opened: HashMap<u32, bool> = HashMap::new();
     let mut before: HashMap<u32, bool> = HashMap::new();

@@ -69,7 +69,7 @@ def test_what_strace_sees_is_what_is_recorded(tmp_path: Path) -> None:
     work = tmp_path / "work"
     script = (
         f"mkdir {work}; cd {work}; cp /etc/services a; cat a > b; mv b c; mkdir d; cp a d/x; "
-        "dd if=a of=d/y bs=1000 count=3 status=none; truncate -s 100 c; ln -s a l; ln a h; rm -r d; cat c nothing; true"
+        "dd if=a of=d/y bs=1000 count=3 status=none; truncate -s 100 c; ln -s a l; ln a h; rm -r d; cat c nothing > /dev/null; true"
     )
     record(tmp_path / "bpf", "sh", "-c", script, mount=str(work))
     shutil.rmtree(work)

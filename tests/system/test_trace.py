@@ -77,7 +77,9 @@ def test_what_strace_sees_is_what_is_recorded(tmp_path: Path) -> None:
 
     def shown(path: Path) -> Counter[tuple[Any, ...]]:
         """What was done how often; the order across processes is not the same twice."""
-        rows = frame(path).filter(pl.col("path").str.starts_with(str(work)) | pl.col("path2").str.starts_with(str(work)))
+        rows = frame(path).filter(
+            pl.col("path").str.starts_with(str(work)) | pl.col("path2").str.starts_with(str(work))
+        )
         rows = rows.filter(~pl.col("operation").is_in(["mmap", "page-in", "stat", "fstat", "access", "clone"]))
         return Counter(rows.select("operation", "path", "path2", "fd", "offset", "count", "result").rows())
 

@@ -75,8 +75,10 @@ pub fn trace_info(py: Python<'_>, path: PathBuf, interval_seconds: f64) -> PyRes
             Ok((info::info(&trace, interval_seconds), trace.meta))
         })
         .map_err(failed)?;
-    let mut value = serde_json::to_value(&info).map_err(|e| PyValueError::new_err(e.to_string()))?;
-    value["meta"] = serde_json::to_value(&meta).map_err(|e| PyValueError::new_err(e.to_string()))?;
+    let mut value =
+        serde_json::to_value(&info).map_err(|e| PyValueError::new_err(e.to_string()))?;
+    value["meta"] =
+        serde_json::to_value(&meta).map_err(|e| PyValueError::new_err(e.to_string()))?;
     shown(&value)
 }
 
@@ -121,7 +123,10 @@ pub fn trace_anonymise(path: PathBuf, out: PathBuf, seed: u64) -> PyResult<()> {
 
 /// Columns of 64-bit little-endian integers by name, and the tables as JSON.
 #[pyfunction]
-pub fn trace_columns<'py>(py: Python<'py>, path: PathBuf) -> PyResult<(Bound<'py, PyDict>, String)> {
+pub fn trace_columns<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+) -> PyResult<(Bound<'py, PyDict>, String)> {
     let trace = py.detach(|| container::read(&path)).map_err(failed)?;
     let out = PyDict::new(py);
     let columns: [(&str, fn(&Trace, &Event) -> i64); 13] = [
@@ -131,10 +136,18 @@ pub fn trace_columns<'py>(py: Python<'py>, path: PathBuf) -> PyResult<(Bound<'py
         ("operation", |_, e| i64::from(e.op as u8)),
         ("flags", |_, e| e.flags as i64),
         ("path", |t, e| {
-            i64::from(if e.path != 0 { e.path } else { t.files[e.file as usize].path })
+            i64::from(if e.path != 0 {
+                e.path
+            } else {
+                t.files[e.file as usize].path
+            })
         }),
         ("path2", |t, e| {
-            i64::from(if e.path2 != 0 { e.path2 } else { t.files[e.file2 as usize].path })
+            i64::from(if e.path2 != 0 {
+                e.path2
+            } else {
+                t.files[e.file2 as usize].path
+            })
         }),
         ("file", |_, e| i64::from(e.file)),
         ("fd", |_, e| i64::from(e.fd)),
@@ -174,7 +187,9 @@ pub fn trace_from_rows(
     let mut files = std::collections::HashMap::new();
     for (path, tid, operation, start, duration, offset, bytes) in rows {
         let Some(op) = Op::from_name(&operation) else {
-            return Err(PyValueError::new_err(format!("unknown operation {operation:?}")));
+            return Err(PyValueError::new_err(format!(
+                "unknown operation {operation:?}"
+            )));
         };
         let number = tables.path(&path);
         let file = *files.entry(number).or_insert_with(|| {

@@ -23,7 +23,11 @@ pub fn anonymise(trace: &mut Trace, seed: u64) {
         new
     };
     for path in &mut trace.paths {
-        *path = path.split('/').map(&mut replace).collect::<Vec<_>>().join("/");
+        *path = path
+            .split('/')
+            .map(&mut replace)
+            .collect::<Vec<_>>()
+            .join("/");
     }
     for task in &mut trace.tasks {
         task.name = replace(&task.name);
@@ -33,7 +37,13 @@ pub fn anonymise(trace: &mut Trace, seed: u64) {
     }
     trace.meta.command.clear();
     trace.meta.machine.clear();
-    trace.meta.mount = trace.meta.mount.split('/').map(&mut replace).collect::<Vec<_>>().join("/");
+    trace.meta.mount = trace
+        .meta
+        .mount
+        .split('/')
+        .map(&mut replace)
+        .collect::<Vec<_>>()
+        .join("/");
     trace.meta.anonymised = true;
 }
 
@@ -47,7 +57,10 @@ mod tests {
         t.paths = vec![String::new(), "/home/ann/x".into(), "/home/ann/y".into()];
         anonymise(&mut t, 7);
         assert!(t.paths[1].matches('/').count() == 3 && !t.paths[1].contains("ann"));
-        assert_eq!(t.paths[1].rsplit_once('/').unwrap().0, t.paths[2].rsplit_once('/').unwrap().0);
+        assert_eq!(
+            t.paths[1].rsplit_once('/').unwrap().0,
+            t.paths[2].rsplit_once('/').unwrap().0
+        );
         assert_ne!(t.paths[1], t.paths[2]);
     }
 }

@@ -115,7 +115,14 @@ impl Writer {
         Ok(())
     }
 
-    fn block(&mut self, kind: Kind, rows: usize, raw: usize, body: &[u8], span: (u64, u64)) -> Result<()> {
+    fn block(
+        &mut self,
+        kind: Kind,
+        rows: usize,
+        raw: usize,
+        body: &[u8],
+        span: (u64, u64),
+    ) -> Result<()> {
         let mut out = Vec::with_capacity(BLOCK_HEADER + body.len());
         out.extend_from_slice(&BLOCK_MAGIC.to_le_bytes());
         out.extend_from_slice(&[kind as u8, 0, 0, 0]);
@@ -150,7 +157,13 @@ impl Writer {
     }
 
     /// What the tables have gained since the last call, then the events. Tables come before what refers to them.
-    pub fn append(&mut self, paths: &[String], tasks: &[Task], files: &[File], events: &[Event]) -> Result<()> {
+    pub fn append(
+        &mut self,
+        paths: &[String],
+        tasks: &[Task],
+        files: &[File],
+        events: &[Event],
+    ) -> Result<()> {
         if paths.len() > self.paths {
             let rows = Rows {
                 first: self.paths as u64,
@@ -224,9 +237,13 @@ pub fn write(path: &Path, trace: &Trace) -> Result<u64> {
 }
 
 fn header(bytes: &[u8], offset: u64) -> Result<Block> {
-    let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let word =
+        |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
-    if bytes.len() < BLOCK_HEADER || word(0) != BLOCK_MAGIC || word(36) != crc32fast::hash(&bytes[..36]) {
+    if bytes.len() < BLOCK_HEADER
+        || word(0) != BLOCK_MAGIC
+        || word(36) != crc32fast::hash(&bytes[..36])
+    {
         fail!("no block at byte {offset}");
     }
     Ok(Block {
@@ -273,7 +290,10 @@ impl<R: Read + Seek> Reader<R> {
     }
 
     /// The next block and its body; None at the end, an error where the file is cut off or damaged.
-    pub fn next_block(&mut self, wanted: impl Fn(&Block) -> bool) -> Result<Option<(Block, Vec<u8>)>> {
+    pub fn next_block(
+        &mut self,
+        wanted: impl Fn(&Block) -> bool,
+    ) -> Result<Option<(Block, Vec<u8>)>> {
         loop {
             let left = self.length.saturating_sub(self.at);
             if left == 0 {
@@ -343,7 +363,10 @@ fn take(trace: &mut Trace, block: &Block, body: &[u8]) -> Result<()> {
                     || e.file.max(e.file2) as usize >= trace.files.len()
                     || e.path.max(e.path2) as usize >= trace.paths.len()
                 {
-                    fail!("an event refers to what is not there (byte {})", block.offset);
+                    fail!(
+                        "an event refers to what is not there (byte {})",
+                        block.offset
+                    );
                 }
             }
             trace.events.extend(events);
@@ -358,7 +381,8 @@ pub fn read_from<R: Read + Seek>(source: R, range: Option<(u64, u64)>) -> Result
     let mut reader = Reader::new(source)?;
     let mut trace = Trace::new();
     let wanted = |b: &Block| {
-        b.kind != Kind::Events as u8 || range.is_none_or(|(from, to)| b.last >= from && b.first <= to)
+        b.kind != Kind::Events as u8
+            || range.is_none_or(|(from, to)| b.last >= from && b.first <= to)
     };
     loop {
         let at = reader.at;
@@ -419,7 +443,11 @@ mod tests {
     }
 
     fn bytes(trace: &Trace) -> Vec<u8> {
-        let path = std::env::temp_dir().join(format!("assay-container-{}-{:?}", std::process::id(), std::thread::current().id()));
+        let path = std::env::temp_dir().join(format!(
+            "assay-container-{}-{:?}",
+            std::process::id(),
+            std::thread::current().id()
+        ));
         write(&path, trace).unwrap();
         let bytes = fs::read(&path).unwrap();
         fs::remove_file(path).unwrap();
@@ -432,14 +460,21 @@ mod tests {
         let file = bytes(&trace);
         let back = read_from(Cursor::new(&file), None).unwrap();
         assert_eq!(back.events, trace.events);
-        assert_eq!((back.tasks, back.files, back.paths), (trace.tasks, trace.files, trace.paths));
+        assert_eq!(
+            (back.tasks, back.files, back.paths),
+            (trace.tasks, trace.files, trace.paths)
+        );
         assert_eq!(back.summary.unwrap().events, 200_000);
         assert!(file.len() < 200_000, "{}", file.len());
     }
 
     #[test]
     fn a_range_reads_only_its_blocks() {
-        let part = read_from(Cursor::new(bytes(&sample(200_000))), Some((1_000_000, 1_000_100))).unwrap();
+        let part = read_from(
+            Cursor::new(bytes(&sample(200_000))),
+            Some((1_000_000, 1_000_100)),
+        )
+        .unwrap();
         assert_eq!(part.events.len(), 11);
     }
 
@@ -451,7 +486,10 @@ mod tests {
         let mut before = 0;
         for cut in 16..file.len() {
             let got = read_from(Cursor::new(&file[..cut]), None).unwrap();
-            assert!(got.events.len() >= before && got.events.iter().zip(&trace.events).all(|(a, b)| a == b));
+            assert!(
+                got.events.len() >= before
+                    && got.events.iter().zip(&trace.events).all(|(a, b)| a == b)
+            );
             before = got.events.len();
         }
         assert_eq!(before, 3000);
@@ -465,7 +503,10 @@ mod tests {
             let mut bad = file.clone();
             bad[at] ^= 0x55;
             let got = read_from(Cursor::new(&bad), None).unwrap();
-            assert!(got.unreadable_bytes > 0 || got.events == trace.events, "byte {at}");
+            assert!(
+                got.unreadable_bytes > 0 || got.events == trace.events,
+                "byte {at}"
+            );
         }
     }
 }

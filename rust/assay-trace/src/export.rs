@@ -18,7 +18,10 @@ pub fn iolog(trace: &Trace) -> (String, u64) {
             && e.op != Op::CloneRange
             && e.file2 == 0;
         let trims = e.op == Op::Fallocate && e.call_flags() & 2 != 0;
-        let syncs = matches!(e.op, Op::Fsync | Op::Fdatasync | Op::AioFsync | Op::UringFsync);
+        let syncs = matches!(
+            e.op,
+            Op::Fsync | Op::Fdatasync | Op::AioFsync | Op::UringFsync
+        );
         let usable = e.result >= 0
             && !path.is_empty()
             && !path.contains(char::is_whitespace)
@@ -54,7 +57,9 @@ pub fn iolog(trace: &Trace) -> (String, u64) {
             let _ = writeln!(out, "{at} {path} open");
         }
         let _ = match e.op.class() {
-            Class::Read | Class::Mapped => writeln!(out, "{at} {path} read {} {}", e.offset, e.bytes()),
+            Class::Read | Class::Mapped => {
+                writeln!(out, "{at} {path} read {} {}", e.offset, e.bytes())
+            }
             Class::Write => writeln!(out, "{at} {path} write {} {}", e.offset, e.bytes()),
             Class::Sync if e.op == Op::Fdatasync => writeln!(out, "{at} {path} datasync"),
             Class::Sync => writeln!(out, "{at} {path} sync"),
@@ -66,7 +71,9 @@ pub fn iolog(trace: &Trace) -> (String, u64) {
 
 /// One line per operation; times in ns since the trace's start.
 pub fn csv(trace: &Trace) -> String {
-    let mut out = String::from("start_ns,duration_ns,pid,tid,operation,fd,path,path2,offset,offset2,count,result,flags\n");
+    let mut out = String::from(
+        "start_ns,duration_ns,pid,tid,operation,fd,path,path2,offset,offset2,count,result,flags\n",
+    );
     let cell = |text: &str| {
         if text.contains([',', '"', '\n']) {
             format!("\"{}\"", text.replace('"', "\"\""))
@@ -76,7 +83,11 @@ pub fn csv(trace: &Trace) -> String {
     };
     for e in &trace.events {
         let t = &trace.tasks[e.task as usize];
-        let second = if e.path2 != 0 { trace.path(e.path2) } else { trace.path(trace.files[e.file2 as usize].path) };
+        let second = if e.path2 != 0 {
+            trace.path(e.path2)
+        } else {
+            trace.path(trace.files[e.file2 as usize].path)
+        };
         let _ = writeln!(
             out,
             "{},{},{},{},{},{},{},{},{},{},{},{},{}",

@@ -102,8 +102,13 @@ fn rows<'a>(groups: HashMap<&'a str, Vec<&Event>>, total: u64) -> BTreeMap<Strin
 
 fn sizes(events: &[Event], class: Class) -> Vec<(u64, u64)> {
     let mut bins: BTreeMap<u64, u64> = BTreeMap::new();
-    for e in events.iter().filter(|e| e.op.class() == class && e.result > 0) {
-        *bins.entry(e.bytes().max(1).next_power_of_two()).or_default() += 1;
+    for e in events
+        .iter()
+        .filter(|e| e.op.class() == class && e.result > 0)
+    {
+        *bins
+            .entry(e.bytes().max(1).next_power_of_two())
+            .or_default() += 1;
     }
     bins.into_iter().collect()
 }
@@ -129,7 +134,11 @@ impl Pages {
     }
 
     fn bytes(&self) -> u64 {
-        self.0.values().map(|w| u64::from(w.count_ones())).sum::<u64>() * PAGE
+        self.0
+            .values()
+            .map(|w| u64::from(w.count_ones()))
+            .sum::<u64>()
+            * PAGE
     }
 }
 
@@ -175,7 +184,11 @@ pub fn info(trace: &Trace, interval_seconds: f64) -> Info {
         events.iter().filter(|e| e.flags & flag::ASYNC != 0).count() as f64 / total.max(1) as f64;
     let mapped = out.classes.get("page-in").map_or(0, |r| r.bytes) as f64;
     let read = out.classes.get("read").map_or(0, |r| r.bytes) as f64;
-    out.mapped_share = if mapped > 0.0 { mapped / (mapped + read) } else { 0.0 };
+    out.mapped_share = if mapped > 0.0 {
+        mapped / (mapped + read)
+    } else {
+        0.0
+    };
     out
 }
 
@@ -238,13 +251,21 @@ fn patterns(trace: &Trace, events: &[&Event], out: &mut Info) {
             ..f
         })
         .collect();
-    hottest.sort_by(|a, b| b.operations.cmp(&a.operations).then_with(|| a.path.cmp(&b.path)));
+    hottest.sort_by(|a, b| {
+        b.operations
+            .cmp(&a.operations)
+            .then_with(|| a.path.cmp(&b.path))
+    });
     hottest.truncate(20);
     out.hottest = hottest;
 }
 
 fn over_time(events: &[&Event], span: f64, interval: f64, out: &mut Info) {
-    let wanted = if interval > 0.0 { interval } else { (span / 200.0).clamp(0.001, 60.0) };
+    let wanted = if interval > 0.0 {
+        interval
+    } else {
+        (span / 200.0).clamp(0.001, 60.0)
+    };
     out.interval_seconds = wanted.max(span / 100_000.0);
     let width = (out.interval_seconds * 1e9).max(1.0) as u64;
     for e in events {
@@ -280,7 +301,10 @@ fn over_time(events: &[&Event], span: f64, interval: f64, out: &mut Info) {
 
 fn thinking(trace: &Trace, events: &[&Event], out: &mut Info) {
     let mut last: Vec<Option<u64>> = vec![None; trace.tasks.len()];
-    let mut order: Vec<&&Event> = events.iter().filter(|e| e.flags & flag::ASYNC == 0).collect();
+    let mut order: Vec<&&Event> = events
+        .iter()
+        .filter(|e| e.flags & flag::ASYNC == 0)
+        .collect();
     order.sort_by_key(|e| e.start);
     let mut gaps = Latencies::default();
     for e in order {
@@ -292,6 +316,7 @@ fn thinking(trace: &Trace, events: &[&Event], out: &mut Info) {
     }
     out.think_time_total_seconds = gaps.mean() * gaps.0.len() as f64;
     for (name, q) in [("10", 0.1), ("50", 0.5), ("90", 0.9), ("99", 0.99)] {
-        out.think_time_percentiles_seconds.insert(name.into(), gaps.percentile(q));
+        out.think_time_percentiles_seconds
+            .insert(name.into(), gaps.percentile(q));
     }
 }

@@ -21,7 +21,11 @@ struct Devices(HashMap<String, u32>);
 
 impl Devices {
     fn add(&mut self, r: &Request, tables: &mut Tables) -> Parsed<()> {
-        let end = r.offset.checked_add(r.bytes).filter(|&e| e < 1 << 62).ok_or("the offset is too large")?;
+        let end = r
+            .offset
+            .checked_add(r.bytes)
+            .filter(|&e| e < 1 << 62)
+            .ok_or("the offset is too large")?;
         if r.bytes > 1 << 40 {
             return Err("the length is too large".into());
         }
@@ -41,7 +45,11 @@ impl Devices {
             }
         };
         let f = &mut tables.trace.files[file as usize];
-        f.size = if f.size == UNKNOWN_SIZE { end } else { f.size.max(end) };
+        f.size = if f.size == UNKNOWN_SIZE {
+            end
+        } else {
+            f.size.max(end)
+        };
         let task = tables.task(r.task, r.task, 0);
         tables.trace.events.push(Event {
             start: r.start,
@@ -59,10 +67,17 @@ impl Devices {
 }
 
 fn number<T: std::str::FromStr>(text: &str) -> Parsed<T> {
-    text.trim().parse().map_err(|_| format!("{text:?} is no number"))
+    text.trim()
+        .parse()
+        .map_err(|_| format!("{text:?} is no number"))
 }
 
-fn each(text: &[u8], tables: &mut Tables, notes: &mut Notes, mut parse: impl FnMut(&str, &mut Tables) -> Parsed<bool>) -> Result<()> {
+fn each(
+    text: &[u8],
+    tables: &mut Tables,
+    notes: &mut Notes,
+    mut parse: impl FnMut(&str, &mut Tables) -> Parsed<bool>,
+) -> Result<()> {
     for (n, line) in lines(text) {
         notes.imported.lines += 1;
         match parse(&line, tables) {
@@ -81,7 +96,10 @@ pub fn msr(text: &[u8], tables: &mut Tables, notes: &mut Notes) -> Result<()> {
     each(text, tables, notes, |line, tables| {
         let cells: Vec<&str> = line.split(',').collect();
         let [time, host, disk, kind, offset, size, response] = cells.as_slice() else {
-            return Err(format!("seven columns are needed, {} are there", cells.len()));
+            return Err(format!(
+                "seven columns are needed, {} are there",
+                cells.len()
+            ));
         };
         if *time == "Timestamp" {
             return Ok(false);
@@ -120,14 +138,20 @@ pub fn alibaba(text: &[u8], tables: &mut Tables, notes: &mut Notes) -> Result<()
     each(text, tables, notes, |line, tables| {
         let cells: Vec<&str> = line.split(',').map(str::trim).collect();
         let [a, b, c, d, e] = cells.as_slice() else {
-            return Err(format!("five columns are needed, {} are there", cells.len()));
+            return Err(format!(
+                "five columns are needed, {} are there",
+                cells.len()
+            ));
         };
         if a.bytes().any(|b| b.is_ascii_alphabetic()) {
             return Ok(false);
         }
         let letters = matches!(*b, "R" | "W" | "r" | "w");
         let start: u64 = number(if letters { e } else { a })?;
-        let scale = |n: u64, by: u64| n.checked_mul(by).ok_or_else(|| "a number is too large".to_owned());
+        let scale = |n: u64, by: u64| {
+            n.checked_mul(by)
+                .ok_or_else(|| "a number is too large".to_owned())
+        };
         let request = if letters {
             Request {
                 device: &format!("volume-{a}"),
@@ -163,7 +187,8 @@ pub fn blkparse(text: &[u8], tables: &mut Tables, notes: &mut Notes) -> Result<(
     each(text, tables, notes, |line, tables| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let is_device = words.first().is_some_and(|w| {
-            w.split_once(',').is_some_and(|(a, b)| a.parse::<u32>().is_ok() && b.parse::<u32>().is_ok())
+            w.split_once(',')
+                .is_some_and(|(a, b)| a.parse::<u32>().is_ok() && b.parse::<u32>().is_ok())
         });
         if !is_device {
             return Ok(false); // the summary at the end
@@ -190,7 +215,10 @@ pub fn blkparse(text: &[u8], tables: &mut Tables, notes: &mut Notes) -> Result<(
         if has_issue != (*action == "D") {
             return Ok(false);
         }
-        let scale = |n: u64| n.checked_mul(512).ok_or_else(|| "a number is too large".to_owned());
+        let scale = |n: u64| {
+            n.checked_mul(512)
+                .ok_or_else(|| "a number is too large".to_owned())
+        };
         devices.add(
             &Request {
                 device,
@@ -216,7 +244,10 @@ mod tests {
     fn requests_of_all_formats() {
         let msr = "128166372003061629,usr,0,Read,7014609920,24576,41286\n128166372016382155,usr,0,Write,2517696512,4096,703\n";
         let (t, _) = import("msr", msr.as_bytes(), true).unwrap();
-        assert_eq!((t.events[0].count, t.events[0].duration), (24_576, 4_128_600));
+        assert_eq!(
+            (t.events[0].count, t.events[0].duration),
+            (24_576, 4_128_600)
+        );
         assert_eq!(t.events[1].start, 1_332_052_600);
         let (t, _) = import("alibaba", b"3,W,4096,512,100\n3,R,0,512,350\n", true).unwrap();
         assert_eq!(t.events[1].start, 250_000);
@@ -229,7 +260,10 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_with_its_line() {
-        assert!(import("msr", b"a,b\n", true).unwrap_err().0.starts_with("line 1"));
+        assert!(import("msr", b"a,b\n", true)
+            .unwrap_err()
+            .0
+            .starts_with("line 1"));
         assert!(import("alibaba", b"1,W,99999999999999999999,1,1\n", false).is_err());
     }
 }

@@ -52,8 +52,12 @@ fn one(
         if words.is_empty() {
             return Err("empty".into());
         }
-        let microseconds: u64 = words[0].parse().map_err(|_| format!("{:?} is no time", words[0]))?;
-        *clock = microseconds.checked_mul(1000).ok_or("the time is too large")?;
+        let microseconds: u64 = words[0]
+            .parse()
+            .map_err(|_| format!("{:?} is no time", words[0]))?;
+        *clock = microseconds
+            .checked_mul(1000)
+            .ok_or("the time is too large")?;
         words.remove(0);
     }
     let [name, action, rest @ ..] = words.as_slice() else {
@@ -65,7 +69,9 @@ fn one(
     }
     if *action == "wait" {
         // version 2: microseconds since the start
-        *clock = numbers[0].checked_mul(1000).ok_or("the time is too large")?;
+        *clock = numbers[0]
+            .checked_mul(1000)
+            .ok_or("the time is too large")?;
         return Ok(None);
     }
     let op = match *action {
@@ -178,7 +184,11 @@ fn event(
             let end = offset as u64 + length;
             if op == Op::Pread {
                 let f = &mut tables.trace.files[e.file as usize];
-                f.size = if f.size == UNKNOWN_SIZE { end } else { f.size.max(end) };
+                f.size = if f.size == UNKNOWN_SIZE {
+                    end
+                } else {
+                    f.size.max(end)
+                };
             }
         }
         _ => {}
@@ -212,7 +222,13 @@ mod tests {
     #[test]
     fn a_malformed_line_is_named() {
         let text = b"fio version 3 iolog\n0 f open\n1 f read x 1\n2 f close\n";
-        assert_eq!(import("iolog", text, false).unwrap().1.problems, [(3, "\"x\" is no number".to_owned())]);
-        assert!(import("iolog", text, true).unwrap_err().0.starts_with("line 3"));
+        assert_eq!(
+            import("iolog", text, false).unwrap().1.problems,
+            [(3, "\"x\" is no number".to_owned())]
+        );
+        assert!(import("iolog", text, true)
+            .unwrap_err()
+            .0
+            .starts_with("line 3"));
     }
 }

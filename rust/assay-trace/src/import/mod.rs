@@ -59,7 +59,10 @@ pub fn import(format: &str, text: &[u8], strict: bool) -> Result<(Trace, Importe
         "blkparse" => blocks::blkparse(text, &mut tables, &mut notes)?,
         "msr" => blocks::msr(text, &mut tables, &mut notes)?,
         "alibaba" => blocks::alibaba(text, &mut tables, &mut notes)?,
-        _ => fail!("unknown format {format:?}; known: {}, darshan", FORMATS.join(", ")),
+        _ => fail!(
+            "unknown format {format:?}; known: {}, darshan",
+            FORMATS.join(", ")
+        ),
     }
     let mut trace = tables.trace;
     trace.meta = Meta {
@@ -84,7 +87,14 @@ pub fn import(format: &str, text: &[u8], strict: bool) -> Result<(Trace, Importe
         ..Default::default()
     });
     if trace.events.is_empty() && notes.imported.lines > 0 {
-        fail!("nothing in it could be read as {format}{}", notes.imported.problems.first().map_or(String::new(), |(n, p)| format!("; line {n}: {p}")));
+        fail!(
+            "nothing in it could be read as {format}{}",
+            notes
+                .imported
+                .problems
+                .first()
+                .map_or(String::new(), |(n, p)| format!("; line {n}: {p}"))
+        );
     }
     Ok((trace, notes.imported))
 }
@@ -93,7 +103,12 @@ pub fn import(format: &str, text: &[u8], strict: bool) -> Result<(Trace, Importe
 fn lines(text: &[u8]) -> impl Iterator<Item = (u64, std::borrow::Cow<'_, str>)> {
     text.split(|&b| b == b'\n')
         .enumerate()
-        .map(|(i, l)| (i as u64 + 1, String::from_utf8_lossy(l.strip_suffix(b"\r").unwrap_or(l))))
+        .map(|(i, l)| {
+            (
+                i as u64 + 1,
+                String::from_utf8_lossy(l.strip_suffix(b"\r").unwrap_or(l)),
+            )
+        })
         .filter(|(_, l)| !l.trim().is_empty())
 }
 
@@ -104,6 +119,12 @@ fn seconds(text: &str) -> Option<u64> {
         return None;
     }
     let whole: u64 = whole.parse().ok()?;
-    let digits: String = fraction.chars().chain("000000000".chars()).take(9).collect();
-    whole.checked_mul(1_000_000_000)?.checked_add(digits.parse().ok()?)
+    let digits: String = fraction
+        .chars()
+        .chain("000000000".chars())
+        .take(9)
+        .collect();
+    whole
+        .checked_mul(1_000_000_000)?
+        .checked_add(digits.parse().ok()?)
 }

@@ -56,7 +56,10 @@ fn one(line: &str, state: &mut State, tables: &mut Tables) -> Parsed<bool> {
     let mut tid = 1;
     if let Some(after) = rest.strip_prefix("[pid") {
         let (number, after) = after.split_once(']').ok_or("[pid without its end")?;
-        tid = number.trim().parse().map_err(|_| "the thread id is no number")?;
+        tid = number
+            .trim()
+            .parse()
+            .map_err(|_| "the thread id is no number")?;
         rest = after.trim_start();
     } else if let Some((first, after)) = rest.split_once(' ') {
         if first.bytes().all(|b| b.is_ascii_digit()) && !first.is_empty() {
@@ -65,7 +68,8 @@ fn one(line: &str, state: &mut State, tables: &mut Tables) -> Parsed<bool> {
         }
     }
     let (time, rest) = rest.split_once(' ').ok_or("a time and a call are needed")?;
-    let start = time_of(time).ok_or_else(|| format!("{time:?} is no time; record with strace -f -ttt -T"))?;
+    let start = time_of(time)
+        .ok_or_else(|| format!("{time:?} is no time; record with strace -f -ttt -T"))?;
     let rest = rest.trim_start();
     if rest.starts_with("+++") || rest.starts_with("---") {
         if rest.starts_with("+++") {
@@ -76,13 +80,22 @@ fn one(line: &str, state: &mut State, tables: &mut Tables) -> Parsed<bool> {
         return Ok(false);
     }
     if let Some(head) = rest.strip_suffix("<unfinished ...>") {
-        state.unfinished.insert(tid, (start, head.trim_end().to_owned()));
+        state
+            .unfinished
+            .insert(tid, (start, head.trim_end().to_owned()));
         return Ok(true);
     }
     if let Some(after) = rest.strip_prefix("<... ") {
         let (_, tail) = after.split_once(" resumed>").ok_or("resumed> is missing")?;
-        let (began, head) = state.unfinished.remove(&tid).ok_or("resumed without its beginning")?;
-        let whole = format!("{head}{}", tail.strip_prefix(' ').map_or(tail, |t| if head.ends_with(' ') { t } else { tail }));
+        let (began, head) = state
+            .unfinished
+            .remove(&tid)
+            .ok_or("resumed without its beginning")?;
+        let whole = format!(
+            "{head}{}",
+            tail.strip_prefix(' ')
+                .map_or(tail, |t| if head.ends_with(' ') { t } else { tail })
+        );
         return call(&whole, tid, began, Some(start), state, tables);
     }
     call(rest, tid, start, None, state, tables)
@@ -93,8 +106,14 @@ fn time_of(text: &str) -> Option<u64> {
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
         (Some(s), None, ..) => seconds(s),
         (Some(h), Some(m), Some(s), None) => {
-            let minutes = h.parse::<u64>().ok()?.checked_mul(60)?.checked_add(m.parse().ok()?)?;
-            minutes.checked_mul(60_000_000_000)?.checked_add(seconds(s)?)
+            let minutes = h
+                .parse::<u64>()
+                .ok()?
+                .checked_mul(60)?
+                .checked_add(m.parse().ok()?)?;
+            minutes
+                .checked_mul(60_000_000_000)?
+                .checked_add(seconds(s)?)
         }
         _ => None,
     }
@@ -108,9 +127,14 @@ fn take_apart(text: &str) -> Parsed<Option<Call<'_>>> {
     }
     let (arguments, end) = arguments(rest)?;
     let after = rest[end..].trim_start();
-    let after = after.strip_prefix('=').ok_or("the result is missing")?.trim();
+    let after = after
+        .strip_prefix('=')
+        .ok_or("the result is missing")?
+        .trim();
     let (result_text, duration) = match after.rsplit_once('<') {
-        Some((r, d)) if d.ends_with('>') && seconds(&d[..d.len() - 1]).is_some() => (r.trim(), seconds(&d[..d.len() - 1])),
+        Some((r, d)) if d.ends_with('>') && seconds(&d[..d.len() - 1]).is_some() => {
+            (r.trim(), seconds(&d[..d.len() - 1]))
+        }
         _ => (after, None),
     };
     let word = result_text.split([' ', '<']).next().unwrap_or("");
@@ -154,7 +178,11 @@ fn arguments(text: &str) -> Parsed<(Vec<&str>, usize)> {
             match b {
                 b'"' => quoted = true,
                 // "3</path>", but not "a<<b"
-                b'<' if i > 0 && (bytes[i - 1].is_ascii_digit() || text[..i].ends_with("AT_FDCWD")) => angle = true,
+                b'<' if i > 0
+                    && (bytes[i - 1].is_ascii_digit() || text[..i].ends_with("AT_FDCWD")) =>
+                {
+                    angle = true
+                }
                 b'(' | b'[' | b'{' => depth += 1,
                 b')' if depth == 0 => {
                     if !text[from..i].trim().is_empty() || !out.is_empty() {
@@ -239,7 +267,11 @@ fn descriptor(text: &str) -> Option<(i32, Option<&str>)> {
         Some((n, p)) => (n, p.strip_suffix('>')),
         None => (text, None),
     };
-    let fd = if number == "AT_FDCWD" { -100 } else { number.parse().ok()? };
+    let fd = if number == "AT_FDCWD" {
+        -100
+    } else {
+        number.parse().ok()?
+    };
     Some((fd, path.filter(|p| p.starts_with('/'))))
 }
 
@@ -316,14 +348,24 @@ impl State {
             Some((fd, None)) => {
                 let table = *self.table_of.get(&tid)?;
                 let open = self.open.get(*self.tables[table].get(&fd)?)?;
-                tables.trace.path(tables.trace.files[open.file as usize].path).to_owned()
+                tables
+                    .trace
+                    .path(tables.trace.files[open.file as usize].path)
+                    .to_owned()
             }
         };
         Some(normalise(&base, &name))
     }
 }
 
-fn call(text: &str, tid: u32, start: u64, resumed: Option<u64>, state: &mut State, tables: &mut Tables) -> Parsed<bool> {
+fn call(
+    text: &str,
+    tid: u32,
+    start: u64,
+    resumed: Option<u64>,
+    state: &mut State,
+    tables: &mut Tables,
+) -> Parsed<bool> {
     let Some(mut c) = take_apart(text)? else {
         return Ok(false);
     };
@@ -336,9 +378,16 @@ fn call(text: &str, tid: u32, start: u64, resumed: Option<u64>, state: &mut Stat
     e.start = start;
     e.duration = c.duration;
     e.result = c.result;
-    let argument = |n: usize| c.arguments.get(n).copied().ok_or_else(|| format!("{} has too few arguments", c.name));
+    let argument = |n: usize| {
+        c.arguments
+            .get(n)
+            .copied()
+            .ok_or_else(|| format!("{} has too few arguments", c.name))
+    };
     match c.name {
-        "fork" | "vfork" | "clone" | "clone3" => return forked(&c, tid, start, task, state, tables),
+        "fork" | "vfork" | "clone" | "clone3" => {
+            return forked(&c, tid, start, task, state, tables)
+        }
         "chdir" if c.result >= 0 => {
             if let Some(path) = state.path(tid, None, argument(0)?, tables) {
                 state.directory.insert(process, path);
@@ -350,13 +399,24 @@ fn call(text: &str, tid: u32, start: u64, resumed: Option<u64>, state: &mut Stat
             let at = usize::from(c.name == "openat");
             let dir = if at == 1 { Some(argument(0)?) } else { None };
             e.op = Op::Open;
-            let bits = if c.name == "creat" { 0o1101 } else { open_flags(argument(at + 1)?) };
+            let bits = if c.name == "creat" {
+                0o1101
+            } else {
+                open_flags(argument(at + 1)?)
+            };
             e.flags = bits << flag::SHIFT;
-            let shown = c.result_text.split_once('<').and_then(|(_, p)| p.strip_suffix('>')).map(str::to_owned);
-            let path = shown.or_else(|| state.path(tid, dir, c.arguments[at], tables)).ok_or("the path is cut off; use strace -s 4096")?;
+            let shown = c
+                .result_text
+                .split_once('<')
+                .and_then(|(_, p)| p.strip_suffix('>'))
+                .map(str::to_owned);
+            let path = shown
+                .or_else(|| state.path(tid, dir, c.arguments[at], tables))
+                .ok_or("the path is cut off; use strace -s 4096")?;
             opened(&mut e, &path, bits, tid, state, tables);
         }
-        "read" | "write" | "pread64" | "pwrite64" | "readv" | "writev" | "preadv" | "pwritev" | "preadv2" | "pwritev2" => {
+        "read" | "write" | "pread64" | "pwrite64" | "readv" | "writev" | "preadv" | "pwritev"
+        | "preadv2" | "pwritev2" => {
             return moved(e, &c, tid, state, tables);
         }
         "lseek" | "_llseek" => {
@@ -378,7 +438,8 @@ fn call(text: &str, tid: u32, start: u64, resumed: Option<u64>, state: &mut Stat
                 e.result = 0;
             }
         }
-        "close" | "fsync" | "fdatasync" | "ftruncate" | "fallocate" | "sync_file_range" | "getdents64" | "fstat" | "syncfs" => {
+        "close" | "fsync" | "fdatasync" | "ftruncate" | "fallocate" | "sync_file_range"
+        | "getdents64" | "fstat" | "syncfs" => {
             let Some((fd, n)) = state.find(tid, argument(0)?, tables) else {
                 return Ok(false);
             };
@@ -394,11 +455,15 @@ fn call(text: &str, tid: u32, start: u64, resumed: Option<u64>, state: &mut Stat
                 "syncfs" => Op::Sync,
                 _ => Op::Fstat,
             };
-            let value = |n: usize| argument(n).and_then(|a| number(a).ok_or_else(|| format!("{a:?} is no number")));
+            let value = |n: usize| {
+                argument(n).and_then(|a| number(a).ok_or_else(|| format!("{a:?} is no number")))
+            };
             match e.op {
                 Op::Ftruncate => e.offset = value(1)?,
                 Op::Fallocate => {
-                    e.flags = (value(1).unwrap_or(i64::from(argument(1)?.contains("KEEP_SIZE"))) as u64) << flag::SHIFT;
+                    e.flags = (value(1).unwrap_or(i64::from(argument(1)?.contains("KEEP_SIZE")))
+                        as u64)
+                        << flag::SHIFT;
                     (e.offset, e.count) = (value(2)?, value(3)? as u64);
                 }
                 Op::SyncFileRange => (e.offset, e.count) = (value(1)?, value(2)? as u64),
@@ -434,7 +499,14 @@ fn call(text: &str, tid: u32, start: u64, resumed: Option<u64>, state: &mut Stat
     Ok(true)
 }
 
-fn forked(c: &Call, tid: u32, start: u64, task: u32, state: &mut State, tables: &mut Tables) -> Parsed<bool> {
+fn forked(
+    c: &Call,
+    tid: u32,
+    start: u64,
+    task: u32,
+    state: &mut State,
+    tables: &mut Tables,
+) -> Parsed<bool> {
     let Ok(child) = u32::try_from(c.result) else {
         return Ok(false);
     };
@@ -456,7 +528,11 @@ fn forked(c: &Call, tid: u32, start: u64, task: u32, state: &mut State, tables: 
         state.table_of.insert(child, child_table);
     }
     let process = state.process_of.get(&tid).copied().unwrap_or(tid);
-    let pid = if flags.contains("CLONE_THREAD") { process } else { child };
+    let pid = if flags.contains("CLONE_THREAD") {
+        process
+    } else {
+        child
+    };
     state.process_of.insert(child, pid);
     if let Some(here) = state.directory.get(&process).cloned() {
         state.directory.entry(pid).or_insert(here);
@@ -493,7 +569,8 @@ fn opened(e: &mut Event, path: &str, bits: u64, tid: u32, state: &mut State, tab
         state.sizes.insert(e.path, 0);
     }
     // strace does not tell whether O_CREAT made it; a size is known only where the trace itself wrote it
-    let exclusive = bits & libc::O_EXCL as u64 != 0 || (truncated && bits & libc::O_CREAT as u64 != 0);
+    let exclusive =
+        bits & libc::O_EXCL as u64 != 0 || (truncated && bits & libc::O_CREAT as u64 != 0);
     e.file = tables.file(File {
         path: e.path,
         size: match state.sizes.get(&e.path) {
@@ -502,7 +579,11 @@ fn opened(e: &mut Event, path: &str, bits: u64, tid: u32, state: &mut State, tab
             None => UNKNOWN_SIZE,
         },
         flags: bits as u32,
-        mode: if bits & libc::O_DIRECTORY as u64 != 0 { 0o040_755 } else { 0 },
+        mode: if bits & libc::O_DIRECTORY as u64 != 0 {
+            0o040_755
+        } else {
+            0
+        },
         created: exclusive,
         ..File::default()
     });
@@ -537,13 +618,25 @@ fn moved(mut e: Event, c: &Call, tid: u32, state: &mut State, tables: &mut Table
     e.count = if vector {
         c.result.max(0) as u64
     } else {
-        let at = if positioned { last.checked_sub(1) } else { Some(last) };
+        let at = if positioned {
+            last.checked_sub(1)
+        } else {
+            Some(last)
+        };
         at.and_then(value).ok_or("the length is no number")? as u64
     };
     let size_of = tables.trace.files[e.file as usize].path;
     let bytes = c.result.max(0);
-    let given = if c.name.ends_with("v2") { last.checked_sub(1) } else { Some(last) };
-    let at = if positioned { given.and_then(value).ok_or("the offset is no number")? } else { -1 };
+    let given = if c.name.ends_with("v2") {
+        last.checked_sub(1)
+    } else {
+        Some(last)
+    };
+    let at = if positioned {
+        given.and_then(value).ok_or("the offset is no number")?
+    } else {
+        -1
+    };
     let writes = matches!(op, Op::Write | Op::Writev | Op::Pwrite | Op::Pwritev);
     if at >= 0 {
         e.offset = at;
@@ -562,19 +655,46 @@ fn moved(mut e: Event, c: &Call, tid: u32, state: &mut State, tables: &mut Table
     } else if !state.sizes.contains_key(&size_of) {
         let f = &mut tables.trace.files[e.file as usize];
         if !f.created {
-            f.size = if f.size == UNKNOWN_SIZE { end as u64 } else { f.size.max(end as u64) };
+            f.size = if f.size == UNKNOWN_SIZE {
+                end as u64
+            } else {
+                f.size.max(end as u64)
+            };
         }
     }
     tables.trace.events.push(e);
     Ok(true)
 }
 
-fn between(mut e: Event, c: &Call, tid: u32, state: &mut State, tables: &mut Tables) -> Parsed<bool> {
-    let argument = |n: usize| c.arguments.get(n).copied().ok_or_else(|| format!("{} has too few arguments", c.name));
+fn between(
+    mut e: Event,
+    c: &Call,
+    tid: u32,
+    state: &mut State,
+    tables: &mut Tables,
+) -> Parsed<bool> {
+    let argument = |n: usize| {
+        c.arguments
+            .get(n)
+            .copied()
+            .ok_or_else(|| format!("{} has too few arguments", c.name))
+    };
     let (from, to, off_from, off_to, count) = if c.name == "sendfile" {
-        (argument(1)?, argument(0)?, argument(2)?, "NULL", argument(3)?)
+        (
+            argument(1)?,
+            argument(0)?,
+            argument(2)?,
+            "NULL",
+            argument(3)?,
+        )
     } else {
-        (argument(0)?, argument(2)?, argument(1)?, argument(3)?, argument(4)?)
+        (
+            argument(0)?,
+            argument(2)?,
+            argument(1)?,
+            argument(3)?,
+            argument(4)?,
+        )
     };
     e.op = match c.name {
         "sendfile" => Op::Sendfile,
@@ -587,7 +707,11 @@ fn between(mut e: Event, c: &Call, tid: u32, state: &mut State, tables: &mut Tab
         let Some((_, n)) = state.find(tid, text, tables) else {
             return (0, 0);
         };
-        let given = offset.trim_matches(['[', ']']).split(' ').next().and_then(number);
+        let given = offset
+            .trim_matches(['[', ']'])
+            .split(' ')
+            .next()
+            .and_then(number);
         let o = &mut state.open[n];
         let at = given.unwrap_or(o.position);
         if given.is_none() {
@@ -627,18 +751,31 @@ fn named(mut e: Event, c: &Call, tid: u32, state: &mut State, tables: &mut Table
         "readlinkat" => (Op::Readlink, true, false),
         _ => return Ok(false),
     };
-    let argument = |n: usize| c.arguments.get(n).copied().ok_or_else(|| format!("{} has too few arguments", c.name));
+    let argument = |n: usize| {
+        c.arguments
+            .get(n)
+            .copied()
+            .ok_or_else(|| format!("{} has too few arguments", c.name))
+    };
     let cut = "the path is cut off; use strace -s 4096";
     e.op = op;
     if op == Op::Symlink {
         e.path2 = tables.path(&quoted(argument(0)?).ok_or(cut)?);
-        let (dir, name) = if c.name == "symlinkat" { (Some(argument(1)?), argument(2)?) } else { (None, argument(1)?) };
+        let (dir, name) = if c.name == "symlinkat" {
+            (Some(argument(1)?), argument(2)?)
+        } else {
+            (None, argument(1)?)
+        };
         let path = state.path(tid, dir, name, tables).ok_or(cut)?;
         e.path = tables.path(&path);
         tables.trace.events.push(e);
         return Ok(true);
     }
-    let (dir, name) = if at { (Some(argument(0)?), argument(1)?) } else { (None, argument(0)?) };
+    let (dir, name) = if at {
+        (Some(argument(0)?), argument(1)?)
+    } else {
+        (None, argument(0)?)
+    };
     if op == Op::Stat && name == "\"\"" {
         let Some((fd, n)) = dir.and_then(|d| state.find(tid, d, tables)) else {
             return Ok(false);
@@ -650,7 +787,11 @@ fn named(mut e: Event, c: &Call, tid: u32, state: &mut State, tables: &mut Table
     let path = state.path(tid, dir, name, tables).ok_or(cut)?;
     e.path = tables.path(&path);
     if two {
-        let (dir, name) = if at { (Some(argument(2)?), argument(3)?) } else { (None, argument(1)?) };
+        let (dir, name) = if at {
+            (Some(argument(2)?), argument(3)?)
+        } else {
+            (None, argument(1)?)
+        };
         let path = state.path(tid, dir, name, tables).ok_or(cut)?;
         e.path2 = tables.path(&path);
         if op == Op::Rename && c.result >= 0 {
@@ -661,7 +802,13 @@ fn named(mut e: Event, c: &Call, tid: u32, state: &mut State, tables: &mut Table
     }
     match op {
         Op::Truncate => e.offset = number(argument(1)?).ok_or("the size is no number")?,
-        Op::Unlink if c.arguments.last().is_some_and(|a| a.contains("AT_REMOVEDIR")) => e.op = Op::Rmdir,
+        Op::Unlink
+            if c.arguments
+                .last()
+                .is_some_and(|a| a.contains("AT_REMOVEDIR")) =>
+        {
+            e.op = Op::Rmdir
+        }
         _ => {}
     }
     tables.trace.events.push(e);
@@ -690,7 +837,11 @@ mod tests {
 10 100.000120 +++ exited with 0 +++
 "#;
         let (t, notes) = import("strace", text.as_bytes(), true).unwrap();
-        let shown: Vec<(Op, i64, i64)> = t.events.iter().map(|e| (e.op, e.offset, e.result)).collect();
+        let shown: Vec<(Op, i64, i64)> = t
+            .events
+            .iter()
+            .map(|e| (e.op, e.offset, e.result))
+            .collect();
         assert_eq!(
             shown,
             [
@@ -715,7 +866,10 @@ mod tests {
         let text = "1 5.0 read(3, \"\n1 5.1 mkdir(\"/d\", 0755) = 0 <0.1>\nnonsense\n";
         let (t, notes) = import("strace", text.as_bytes(), false).unwrap();
         assert_eq!(t.events.len(), 1);
-        assert_eq!(notes.problems.iter().map(|p| p.0).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(
+            notes.problems.iter().map(|p| p.0).collect::<Vec<_>>(),
+            [1, 3]
+        );
         assert!(import("strace", text.as_bytes(), true).is_err());
     }
 }

@@ -175,7 +175,13 @@ impl Collector {
         if self.mount.is_empty() || e.op == Op::Wait {
             return true;
         }
-        let file = |n: u32| self.tables.trace.files.get(n as usize).map_or(0, |f| f.path);
+        let file = |n: u32| {
+            self.tables
+                .trace
+                .files
+                .get(n as usize)
+                .map_or(0, |f| f.path)
+        };
         [e.path, e.path2, file(e.file), file(e.file2)]
             .into_iter()
             .any(|p| p != 0 && self.below_mount(p))
@@ -241,7 +247,13 @@ impl Collector {
                 let (name, program) = r.data.split_at_checked(16).unwrap_or((&r.data, &[]));
                 self.tables.trace.tasks[task as usize].name = text(name).into();
                 if !program.is_empty() {
-                    self.inherit(&directory(program), h.dev, h.ino, h.size.max(0) as u64, h.mode);
+                    self.inherit(
+                        &directory(program),
+                        h.dev,
+                        h.ino,
+                        h.size.max(0) as u64,
+                        h.mode,
+                    );
                 }
                 None
             }
@@ -294,11 +306,15 @@ impl Collector {
                 }
             }
             _ => {
-                e.path = self.tables.path(&normalise(&directory(parts[0]), text(parts[1])));
+                e.path = self
+                    .tables
+                    .path(&normalise(&directory(parts[0]), text(parts[1])));
                 match op {
                     Op::Symlink => e.path2 = self.tables.path(text(parts[3])),
                     Op::Rename | Op::Link => {
-                        e.path2 = self.tables.path(&normalise(&directory(parts[2]), text(parts[3])));
+                        e.path2 = self
+                            .tables
+                            .path(&normalise(&directory(parts[2]), text(parts[3])));
                     }
                     Op::Unlink if h.flags2 & libc::AT_REMOVEDIR as u64 != 0 => e.op = Op::Rmdir,
                     Op::Truncate => {
@@ -306,7 +322,9 @@ impl Collector {
                         e.flags = 0;
                     }
                     // an empty name with AT_EMPTY_PATH is the directory descriptor's own file
-                    Op::Stat if text(parts[1]).is_empty() => e.path = self.tables.path(&directory(parts[0])),
+                    Op::Stat if text(parts[1]).is_empty() => {
+                        e.path = self.tables.path(&directory(parts[0]))
+                    }
                     _ => {}
                 }
             }
@@ -338,7 +356,10 @@ fn directory(bytes: &[u8]) -> String {
 fn process_of(tid: u32) -> u32 {
     std::fs::read_to_string(format!("/proc/{tid}/status"))
         .ok()
-        .and_then(|s| s.lines().find_map(|l| l.strip_prefix("Tgid:")?.trim().parse().ok()))
+        .and_then(|s| {
+            s.lines()
+                .find_map(|l| l.strip_prefix("Tgid:")?.trim().parse().ok())
+        })
         .unwrap_or(tid)
 }
 
@@ -351,5 +372,11 @@ fn look_up(tid: u32, fd: i32, ino: u64) -> Option<(String, u64, u32)> {
     let link = format!("/proc/{tid}/fd/{fd}");
     let status = std::fs::metadata(&link).ok()?;
     let path = std::fs::read_link(&link).ok()?;
-    (status.ino() == ino).then(|| (path.to_string_lossy().into_owned(), status.len(), status.mode()))
+    (status.ino() == ino).then(|| {
+        (
+            path.to_string_lossy().into_owned(),
+            status.len(),
+            status.mode(),
+        )
+    })
 }

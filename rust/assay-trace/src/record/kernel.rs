@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[repr(C, align(8))]
 struct Aligned<T: ?Sized>(T);
 static FAST: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/recorder.o")));
-static PORTABLE: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/recorder-raw.o")));
+static PORTABLE: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/recorder-raw.o")));
 
 pub const SLOT: usize = 64;
 const HEAD: usize = 192;
@@ -96,7 +97,10 @@ impl Mapping {
             )
         };
         if address == libc::MAP_FAILED {
-            fail!("cannot map the recorder's rings: {}", std::io::Error::last_os_error());
+            fail!(
+                "cannot map the recorder's rings: {}",
+                std::io::Error::last_os_error()
+            );
         }
         Ok(Mapping {
             address: address.cast(),
@@ -163,12 +167,17 @@ impl Kernel {
     pub fn load(settings: &Settings) -> Result<Kernel> {
         // SAFETY: geteuid cannot fail
         if unsafe { libc::geteuid() } != 0 {
-            fail!("recording with eBPF needs root; without it: assay trace record --backend strace");
+            fail!(
+                "recording with eBPF needs root; without it: assay trace record --backend strace"
+            );
         }
-        let btf = Btf::from_sys_fs()
-            .context(|| "the kernel has no BTF (/sys/kernel/btf/vmlinux); use --backend strace".into())?;
+        let btf = Btf::from_sys_fs().context(|| {
+            "the kernel has no BTF (/sys/kernel/btf/vmlinux); use --backend strace".into()
+        })?;
         let cpus = possible_cpus();
-        let per_cpu = (MEMORY / SLOT / cpus).next_power_of_two().clamp(1 << 14, 1 << 18);
+        let per_cpu = (MEMORY / SLOT / cpus)
+            .next_power_of_two()
+            .clamp(1 << 14, 1 << 18);
         let table = calls::table(settings.with_stat);
         let adopt = u32::from(settings.adopt.is_some());
         let object: &[u8] = if settings.raw { &PORTABLE.0 } else { &FAST.0 };
@@ -181,10 +190,22 @@ impl Kernel {
             .set_global("slots_per_cpu", &(per_cpu as u32), true)
             .set_global("adopt", &adopt, true)
             .load(object)
-            .context(|| "the kernel does not take the recorder (use --backend raw or strace)".into())?;
+            .context(|| {
+                "the kernel does not take the recorder (use --backend raw or strace)".into()
+            })?;
         let storage = match ebpf.map("traced") {
-            Some(Map::Unsupported(data)) => Some(data.fd().as_fd().try_clone_to_owned().context(|| "cannot keep a map".into())?),
-            Some(Map::HashMap(data)) => Some(data.fd().as_fd().try_clone_to_owned().context(|| "cannot keep a map".into())?),
+            Some(Map::Unsupported(data)) => Some(
+                data.fd()
+                    .as_fd()
+                    .try_clone_to_owned()
+                    .context(|| "cannot keep a map".into())?,
+            ),
+            Some(Map::HashMap(data)) => Some(
+                data.fd()
+                    .as_fd()
+                    .try_clone_to_owned()
+                    .context(|| "cannot keep a map".into())?,
+            ),
             _ => None,
         };
         let fd = |ebpf: &Ebpf, name: &str| match ebpf.map(name) {
@@ -202,7 +223,8 @@ impl Kernel {
             let Some(map) = ebpf.map_mut("adopted") else {
                 fail!("the recorder cannot attach to processes");
             };
-            let mut adopted: HashMap<_, u32, u8> = HashMap::try_from(map).context(|| "adopted".into())?;
+            let mut adopted: HashMap<_, u32, u8> =
+                HashMap::try_from(map).context(|| "adopted".into())?;
             adopted
                 .insert(pid, 1, 0)
                 .context(|| "cannot attach to the process".into())?;
@@ -261,7 +283,10 @@ impl Kernel {
             program.load(hook, btf).context(doing)?;
             program.attach().context(doing)?;
         }
-        let fd = self.ebpf.program(name).and_then(|p: &Program| p.fd().ok().map(|fd| fd.as_fd().try_clone_to_owned()));
+        let fd = self
+            .ebpf
+            .program(name)
+            .and_then(|p: &Program| p.fd().ok().map(|fd| fd.as_fd().try_clone_to_owned()));
         if let Some(Ok(fd)) = fd {
             self.programs.push(fd);
         }

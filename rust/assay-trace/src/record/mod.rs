@@ -94,7 +94,10 @@ impl Drop for Signals {
 }
 
 fn now() -> u64 {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: writes one timespec
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
@@ -219,7 +222,9 @@ impl Feed {
             events: std::mem::take(&mut self.events),
         };
         let sent = if last {
-            self.sender.send(batch).map_err(|e| TrySendError::Disconnected(e.0))
+            self.sender
+                .send(batch)
+                .map_err(|e| TrySendError::Disconnected(e.0))
         } else {
             self.sender.try_send(batch)
         };
@@ -229,7 +234,9 @@ impl Feed {
                 self.files = trace.files.len();
                 self.flushed = Instant::now();
             }
-            Err(TrySendError::Full(batch) | TrySendError::Disconnected(batch)) => self.events = batch.events,
+            Err(TrySendError::Full(batch) | TrySendError::Disconnected(batch)) => {
+                self.events = batch.events
+            }
         }
     }
 }
@@ -239,11 +246,20 @@ fn inherit(collector: &mut Collector, pid: u32) {
         return;
     };
     for entry in entries.flatten() {
-        let (Ok(status), Ok(path)) = (std::fs::metadata(entry.path()), std::fs::read_link(entry.path())) else {
+        let (Ok(status), Ok(path)) = (
+            std::fs::metadata(entry.path()),
+            std::fs::read_link(entry.path()),
+        ) else {
             continue;
         };
         if status.is_file() || status.is_dir() {
-            collector.inherit(&path.to_string_lossy(), device(status.dev()), status.ino(), status.len(), status.mode());
+            collector.inherit(
+                &path.to_string_lossy(),
+                device(status.dev()),
+                status.ino(),
+                status.len(),
+                status.mode(),
+            );
         }
     }
 }
@@ -254,13 +270,20 @@ fn inherit_mapped(collector: &mut Collector) {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     for path in maps.lines().filter_map(|l| l.find('/').map(|at| &l[at..])) {
         if let Ok(status) = std::fs::metadata(path) {
-            collector.inherit(path, device(status.dev()), status.ino(), status.len(), status.mode());
+            collector.inherit(
+                path,
+                device(status.dev()),
+                status.ino(),
+                status.len(),
+                status.mode(),
+            );
         }
     }
 }
 
 fn kernel_release() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/osrelease").map_or_else(|_| String::new(), |s| s.trim().to_owned())
+    std::fs::read_to_string("/proc/sys/kernel/osrelease")
+        .map_or_else(|_| String::new(), |s| s.trim().to_owned())
 }
 
 /// Records until the command ends, the process ends, the time is over or a signal comes.
@@ -280,9 +303,14 @@ pub fn record(options: &Options) -> Result<Outcome> {
     let meta = Meta {
         backend: if options.raw { "ebpf-raw" } else { "ebpf" }.into(),
         command: options.command.clone(),
-        machine: std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().into(),
+        machine: std::fs::read_to_string("/proc/sys/kernel/hostname")
+            .unwrap_or_default()
+            .trim()
+            .into(),
         kernel: kernel_release(),
-        started_at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64()),
+        started_at: SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0.0, |d| d.as_secs_f64()),
         mount: options.mount.clone(),
         ..Meta::default()
     };
@@ -321,7 +349,9 @@ pub fn record(options: &Options) -> Result<Outcome> {
     let mut asked = false;
     loop {
         std::thread::sleep(POLL);
-        let over = options.seconds.is_some_and(|s| clock.elapsed().as_secs_f64() >= s)
+        let over = options
+            .seconds
+            .is_some_and(|s| clock.elapsed().as_secs_f64() >= s)
             || ended(options, child.as_ref(), &mut exit_code, &collector)
             || (STOP.load(Ordering::Relaxed) && child.is_none());
         if STOP.swap(false, Ordering::Relaxed) && !over {
@@ -376,7 +406,12 @@ pub fn record(options: &Options) -> Result<Outcome> {
     })
 }
 
-fn ended(options: &Options, child: Option<&Child>, exit_code: &mut Option<i32>, collector: &Collector) -> bool {
+fn ended(
+    options: &Options,
+    child: Option<&Child>,
+    exit_code: &mut Option<i32>,
+    collector: &Collector,
+) -> bool {
     match (child, options.pid) {
         (Some(child), _) => {
             if exit_code.is_none() {

@@ -3,7 +3,10 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 /// CLOCK_MONOTONIC, ns.
 pub fn now() -> u64 {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: writes one timespec
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
@@ -16,7 +19,12 @@ pub fn sleep_until(at: u64) {
     };
     // SAFETY: reads one timespec; an interrupted sleep is only shorter
     unsafe {
-        libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &t, std::ptr::null_mut());
+        libc::clock_nanosleep(
+            libc::CLOCK_MONOTONIC,
+            libc::TIMER_ABSTIME,
+            &t,
+            std::ptr::null_mut(),
+        );
     }
 }
 
@@ -55,7 +63,12 @@ impl Waiter {
             }
         }
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as i32);
-        let _ = SPINNERS.compare_exchange(i32::MIN, (cores - 1).max(1), Ordering::Relaxed, Ordering::Relaxed);
+        let _ = SPINNERS.compare_exchange(
+            i32::MIN,
+            (cores - 1).max(1),
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
         Waiter { spin }
     }
 

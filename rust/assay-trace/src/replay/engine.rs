@@ -106,7 +106,11 @@ impl<'a> Copy<'a> {
             .paths
             .iter()
             .map(|p| {
-                let mapped = if mapping.holds(p) { format!("{root}/{}", mapping.relative(p)) } else { p.clone() };
+                let mapped = if mapping.holds(p) {
+                    format!("{root}/{}", mapping.relative(p))
+                } else {
+                    p.clone()
+                };
                 CString::new(mapped).unwrap_or_default()
             })
             .collect();
@@ -133,17 +137,34 @@ impl<'a> Copy<'a> {
 
     fn fd(&self, file: u32) -> &AtomicI32 {
         // SAFETY: inside the memory, aligned
-        unsafe { &*self.memory.address.add(self.fds_at + file as usize * 4).cast() }
+        unsafe {
+            &*self
+                .memory
+                .address
+                .add(self.fds_at + file as usize * 4)
+                .cast()
+        }
     }
 
     fn progress(&self, lane: u32) -> &AtomicU32 {
         // SAFETY: inside the memory, aligned
-        unsafe { &*self.memory.address.add(self.progress_at + lane as usize * LINE).cast() }
+        unsafe {
+            &*self
+                .memory
+                .address
+                .add(self.progress_at + lane as usize * LINE)
+                .cast()
+        }
     }
 
     fn record(&self, lane: u32, index: usize) -> *mut Done {
         // SAFETY: inside the memory, aligned
-        unsafe { self.memory.address.cast::<Done>().add(self.first[lane as usize] + index) }
+        unsafe {
+            self.memory
+                .address
+                .cast::<Done>()
+                .add(self.first[lane as usize] + index)
+        }
     }
 
     /// What an operation did, once its lane is past it.
@@ -167,14 +188,27 @@ impl<'a> Copy<'a> {
             let path = &self.paths[self.file_paths[file as usize] as usize];
             let access = if writes { libc::O_RDWR } else { libc::O_RDONLY };
             // SAFETY: a valid C string
-            let fd = unsafe { libc::open(path.as_ptr(), access | self.override_flags(writes) | libc::O_CLOEXEC) };
+            let fd = unsafe {
+                libc::open(
+                    path.as_ptr(),
+                    access | self.override_flags(writes) | libc::O_CLOEXEC,
+                )
+            };
             self.fd(file).store(fd, Ordering::Relaxed);
         }
     }
 
     fn override_flags(&self, writes: bool) -> libc::c_int {
-        let sync = if self.options.o_sync && writes { libc::O_SYNC } else { 0 };
-        let direct = if self.options.o_direct { libc::O_DIRECT } else { 0 };
+        let sync = if self.options.o_sync && writes {
+            libc::O_SYNC
+        } else {
+            0
+        };
+        let direct = if self.options.o_direct {
+            libc::O_DIRECT
+        } else {
+            0
+        };
         sync | direct
     }
 
@@ -229,7 +263,11 @@ impl<'a> Copy<'a> {
     }
 
     fn fork(&self, process: u32) -> libc::pid_t {
-        let flags = if self.plan.cross_process { libc::CLONE_FILES } else { 0 } | libc::SIGCHLD;
+        let flags = if self.plan.cross_process {
+            libc::CLONE_FILES
+        } else {
+            0
+        } | libc::SIGCHLD;
         // SAFETY: like fork(2): no new stack, a copy of this single-threaded process
         let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) } as libc::pid_t;
         if pid == 0 {
@@ -343,19 +381,34 @@ const ALIGN: usize = 4096;
 
 impl<'a, 'b> Hands<'a, 'b> {
     fn new(copy: &'a Copy<'b>, lane: u32) -> Hands<'a, 'b> {
-        let largest = copy.plan.lanes[lane as usize].steps.iter().map(|s| s.count.max(s.result.max(0) as u64));
-        let wanted = largest.filter(|&n| n <= LARGEST_BUFFER).max().unwrap_or(0).min(LARGEST_BUFFER);
+        let largest = copy.plan.lanes[lane as usize]
+            .steps
+            .iter()
+            .map(|s| s.count.max(s.result.max(0) as u64));
+        let wanted = largest
+            .filter(|&n| n <= LARGEST_BUFFER)
+            .max()
+            .unwrap_or(0)
+            .min(LARGEST_BUFFER);
         let capacity = (wanted as usize + ALIGN).next_multiple_of(ALIGN);
         let mut buffer = std::ptr::null_mut();
         // SAFETY: aligned memory, checked below, never freed: the process ends with its threads
         let failed = unsafe { libc::posix_memalign(&mut buffer, ALIGN, capacity) };
-        let buffer: *mut u8 = if failed == 0 { buffer.cast() } else { std::ptr::null_mut() };
+        let buffer: *mut u8 = if failed == 0 {
+            buffer.cast()
+        } else {
+            std::ptr::null_mut()
+        };
         if !buffer.is_null() {
             // SAFETY: `capacity` bytes that were just allocated
             let slice = unsafe { std::slice::from_raw_parts_mut(buffer, capacity) };
             Noise(copy.seed ^ u64::from(lane)).fill(slice);
         }
-        Hands { copy, buffer, capacity }
+        Hands {
+            copy,
+            buffer,
+            capacity,
+        }
     }
 
     fn path(&self, n: u32) -> *const libc::c_char {
@@ -385,7 +438,11 @@ impl<'a, 'b> Hands<'a, 'b> {
         }
         let got = self.call(s);
         if got < 0 {
-            return -i64::from(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));
+            return -i64::from(
+                std::io::Error::last_os_error()
+                    .raw_os_error()
+                    .unwrap_or(libc::EIO),
+            );
         }
         got
     }
@@ -395,16 +452,37 @@ impl<'a, 'b> Hands<'a, 'b> {
         // SAFETY: every call gets valid C strings, or a buffer of at least the size it is told
         unsafe {
             match s.op {
-                Op::Read | Op::Pread | Op::Readv | Op::Preadv | Op::AioRead | Op::UringRead | Op::PageIn => {
-                    libc::pread(fd, self.buffer.cast(), self.size(s.count), self.offset(s.offset)) as i64
-                }
-                Op::Write | Op::Pwrite | Op::Writev | Op::Pwritev | Op::AioWrite | Op::UringWrite => {
-                    libc::pwrite(fd, self.buffer.cast(), self.size(s.count), self.offset(s.offset)) as i64
-                }
+                Op::Read
+                | Op::Pread
+                | Op::Readv
+                | Op::Preadv
+                | Op::AioRead
+                | Op::UringRead
+                | Op::PageIn => libc::pread(
+                    fd,
+                    self.buffer.cast(),
+                    self.size(s.count),
+                    self.offset(s.offset),
+                ) as i64,
+                Op::Write
+                | Op::Pwrite
+                | Op::Writev
+                | Op::Pwritev
+                | Op::AioWrite
+                | Op::UringWrite => libc::pwrite(
+                    fd,
+                    self.buffer.cast(),
+                    self.size(s.count),
+                    self.offset(s.offset),
+                ) as i64,
                 Op::Sendfile | Op::Splice | Op::CopyFileRange => self.between(s, fd),
                 Op::CloneRange => {
                     const FICLONE: libc::c_ulong = 0x4004_9409;
-                    i64::from(libc::ioctl(self.copy.fd(s.file2).load(Ordering::Relaxed), FICLONE, fd))
+                    i64::from(libc::ioctl(
+                        self.copy.fd(s.file2).load(Ordering::Relaxed),
+                        FICLONE,
+                        fd,
+                    ))
                 }
                 Op::Lseek if s.count == libc::SEEK_END as u64 => {
                     libc::lseek(fd, 0, libc::SEEK_END).min(0)
@@ -412,11 +490,16 @@ impl<'a, 'b> Hands<'a, 'b> {
                 Op::Lseek => libc::lseek(fd, s.offset, libc::SEEK_SET).min(0),
                 Op::Fsync | Op::AioFsync | Op::UringFsync => i64::from(libc::fsync(fd)),
                 Op::Fdatasync => i64::from(libc::fdatasync(fd)),
-                Op::SyncFileRange => i64::from(libc::sync_file_range(fd, s.offset, s.count as i64, 7)),
-                Op::Ftruncate => i64::from(libc::ftruncate(fd, s.offset)),
-                Op::Fallocate => {
-                    i64::from(libc::fallocate(fd, s.flags as libc::c_int, s.offset, s.count as i64))
+                Op::SyncFileRange => {
+                    i64::from(libc::sync_file_range(fd, s.offset, s.count as i64, 7))
                 }
+                Op::Ftruncate => i64::from(libc::ftruncate(fd, s.offset)),
+                Op::Fallocate => i64::from(libc::fallocate(
+                    fd,
+                    s.flags as libc::c_int,
+                    s.offset,
+                    s.count as i64,
+                )),
                 Op::Close => self.close(s, fd),
                 Op::Dup => {
                     let copy = libc::dup(fd);
@@ -433,7 +516,9 @@ impl<'a, 'b> Hands<'a, 'b> {
                     libc::SYS_getdents64,
                     fd,
                     self.buffer,
-                    self.size(if s.count == 0 { 32_768 } else { s.count }).max(ALIGN / 2).min(self.capacity),
+                    self.size(if s.count == 0 { 32_768 } else { s.count })
+                        .max(ALIGN / 2)
+                        .min(self.capacity),
                 ),
                 Op::Sync => {
                     let fd = libc::open(self.copy.root.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
@@ -461,9 +546,11 @@ impl<'a, 'b> Hands<'a, 'b> {
                     i64::from(libc::lstat(self.path(s.path), &mut status))
                 }
                 Op::Access => i64::from(libc::access(self.path(s.path), libc::F_OK)),
-                Op::Readlink => {
-                    libc::readlink(self.path(s.path), self.buffer.cast(), self.capacity.min(4096)) as i64
-                }
+                Op::Readlink => libc::readlink(
+                    self.path(s.path),
+                    self.buffer.cast(),
+                    self.capacity.min(4096),
+                ) as i64,
                 Op::Wait | Op::Mmap | Op::UringOther => 0,
             }
         }
@@ -476,13 +563,31 @@ impl<'a, 'b> Hands<'a, 'b> {
         // SAFETY: as in `call`
         unsafe {
             if s.file2 == 0 {
-                return libc::pread(fd, self.buffer.cast(), self.size(moved), self.offset(s.offset)) as i64;
+                return libc::pread(
+                    fd,
+                    self.buffer.cast(),
+                    self.size(moved),
+                    self.offset(s.offset),
+                ) as i64;
             }
             if s.file == 0 {
-                return libc::pwrite(fd2, self.buffer.cast(), self.size(moved), self.offset(s.offset2)) as i64;
+                return libc::pwrite(
+                    fd2,
+                    self.buffer.cast(),
+                    self.size(moved),
+                    self.offset(s.offset2),
+                ) as i64;
             }
             let (mut from, mut to) = (s.offset, s.offset2);
-            libc::syscall(libc::SYS_copy_file_range, fd, &raw mut from, fd2, &raw mut to, s.count, 0)
+            libc::syscall(
+                libc::SYS_copy_file_range,
+                fd,
+                &raw mut from,
+                fd2,
+                &raw mut to,
+                s.count,
+                0,
+            )
         }
     }
 
@@ -512,7 +617,13 @@ impl<'a, 'b> Hands<'a, 'b> {
         let mut fd = unsafe { libc::open(self.path(s.path), flags, 0o644 as libc::c_uint) };
         if fd < 0 && self.copy.options.o_direct && flags & libc::O_DIRECT != 0 {
             // SAFETY: a valid C string; directories and some file systems refuse O_DIRECT
-            fd = unsafe { libc::open(self.path(s.path), flags & !libc::O_DIRECT, 0o644 as libc::c_uint) };
+            fd = unsafe {
+                libc::open(
+                    self.path(s.path),
+                    flags & !libc::O_DIRECT,
+                    0o644 as libc::c_uint,
+                )
+            };
         }
         if fd >= 0 {
             if s.file != 0 {

@@ -146,7 +146,15 @@ pub fn replay(options: &Options) -> Result<Outcome> {
     let plan = plan::build(&trace, &mapping);
     let steps: usize = plan.lanes.iter().map(|l| l.steps.len()).sum();
     if steps == 0 {
-        fail!("{} holds nothing to replay{}", options.trace.display(), if options.only.is_empty() { "" } else { " below the given directories" });
+        fail!(
+            "{} holds nothing to replay{}",
+            options.trace.display(),
+            if options.only.is_empty() {
+                ""
+            } else {
+                " below the given directories"
+            }
+        );
     }
     let tree = plan::initial_tree(&trace, &mapping);
     let root = |copy: u32| {
@@ -156,10 +164,15 @@ pub fn replay(options: &Options) -> Result<Outcome> {
             options.target.join(format!("copy-{copy}"))
         }
     };
-    let numbers: Vec<u32> = (options.first_copy..options.first_copy + options.copies.max(1)).collect();
+    let numbers: Vec<u32> =
+        (options.first_copy..options.first_copy + options.copies.max(1)).collect();
     let mut prepared = prepare::Prepared::default();
     if !options.prepared {
-        for &n in numbers.iter().take(if options.shared_tree { 1 } else { numbers.len() }) {
+        for &n in numbers.iter().take(if options.shared_tree {
+            1
+        } else {
+            numbers.len()
+        }) {
             let seed = options.seed.wrapping_add(u64::from(n));
             let one = prepare::prepare(&root(n), &tree, &mapping, seed)?;
             prepared.files += one.files;
@@ -192,7 +205,14 @@ pub fn replay(options: &Options) -> Result<Outcome> {
     raise_descriptor_limit();
     let mut copies = Vec::new();
     for &n in &numbers {
-        copies.push(Copy::new(&trace, &plan, &mapping, &root(n), &options, options.seed ^ u64::from(n))?);
+        copies.push(Copy::new(
+            &trace,
+            &plan,
+            &mapping,
+            &root(n),
+            &options,
+            options.seed ^ u64::from(n),
+        )?);
     }
     let cpu = children_cpu();
     let origin = clock::now() + 20_000_000;

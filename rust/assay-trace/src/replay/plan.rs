@@ -74,7 +74,12 @@ pub struct Mapping {
 impl Mapping {
     pub fn holds(&self, path: &str) -> bool {
         let special = ["/dev", "/proc", "/sys"];
-        if !path.starts_with('/') || path.ends_with(" (deleted)") || special.iter().any(|s| below(path, s) && !below(path, "/dev/shm")) {
+        if !path.starts_with('/')
+            || path.ends_with(" (deleted)")
+            || special
+                .iter()
+                .any(|s| below(path, s) && !below(path, "/dev/shm"))
+        {
             return false;
         }
         self.only.is_empty() || self.only.iter().any(|p| below(path, p))
@@ -123,7 +128,10 @@ fn skipped(trace: &Trace, mapping: &Mapping, e: &Event) -> Option<&'static str> 
     if e.file != 0 && trace.files[e.file as usize].mode & 0o170_000 == 0o060_000 {
         return Some("block device");
     }
-    let is_root = |p: &&str| matches!(e.op, Op::Mkdir | Op::Rmdir | Op::Unlink | Op::Rename) && mapping.relative(p).is_empty();
+    let is_root = |p: &&str| {
+        matches!(e.op, Op::Mkdir | Op::Rmdir | Op::Unlink | Op::Rename)
+            && mapping.relative(p).is_empty()
+    };
     if !paths.iter().all(|p| mapping.holds(p)) || paths.iter().any(is_root) {
         return Some("outside the replayed directories"); // the replay's own root is not the trace's to make or remove
     }
@@ -235,7 +243,14 @@ impl<'a> Builder<'a> {
         n
     }
 
-    fn resource_name(&mut self, path: u32, lane: u32, index: u32, changes: bool, needs: &mut Vec<(u32, u32)>) {
+    fn resource_name(
+        &mut self,
+        path: u32,
+        lane: u32,
+        index: u32,
+        changes: bool,
+        needs: &mut Vec<(u32, u32)>,
+    ) {
         let path = self.trace.path(path);
         let above = parent_of(path);
         if let Some(parent) = self.names.get(above) {
@@ -263,7 +278,8 @@ impl<'a> Builder<'a> {
         let changes = matches!(
             e.op,
             Op::Rename | Op::Unlink | Op::Mkdir | Op::Rmdir | Op::Link | Op::Symlink | Op::Truncate
-        ) || (e.op == Op::Open && e.call_flags() & (libc::O_CREAT | libc::O_TRUNC) as u64 != 0);
+        ) || (e.op == Op::Open
+            && e.call_flags() & (libc::O_CREAT | libc::O_TRUNC) as u64 != 0);
         let changes = changes && e.result >= 0;
         if e.path != 0 {
             if matches!(e.op, Op::Rename | Op::Rmdir) && e.result >= 0 {
@@ -293,7 +309,10 @@ impl<'a> Builder<'a> {
         }
         self.data(e, lane, index, &mut needs);
         if e.op == Op::Wait {
-            if let Some(last) = u32::try_from(e.result).ok().and_then(|pid| self.last_of_pid.get(&pid)) {
+            if let Some(last) = u32::try_from(e.result)
+                .ok()
+                .and_then(|pid| self.last_of_pid.get(&pid))
+            {
                 needs.extend(last.iter().map(|(l, i)| (*l, *i)));
             }
         }
@@ -315,9 +334,15 @@ impl<'a> Builder<'a> {
             }
             Op::Ftruncate => touched.push((path_of(e.file), e.offset.max(0) as u64, true, true)),
             Op::Truncate => touched.push((e.path, e.offset.max(0) as u64, true, true)),
-            Op::Open if e.call_flags() & libc::O_TRUNC as u64 != 0 => touched.push((e.path, 0, true, true)),
-            _ if e.op.class() == Class::Read => touched.push((path_of(e.file), end(e.offset), false, false)),
-            _ if e.op.class() == Class::Write => touched.push((path_of(e.file), end(e.offset), true, false)),
+            Op::Open if e.call_flags() & libc::O_TRUNC as u64 != 0 => {
+                touched.push((e.path, 0, true, true))
+            }
+            _ if e.op.class() == Class::Read => {
+                touched.push((path_of(e.file), end(e.offset), false, false))
+            }
+            _ if e.op.class() == Class::Write => {
+                touched.push((path_of(e.file), end(e.offset), true, false))
+            }
             _ => {}
         }
         for (path, end, writes, sets) in touched {
@@ -331,7 +356,11 @@ impl<'a> Builder<'a> {
                 needs.extend(content.changed);
             }
             if changes {
-                content.from = if sets { end.min(content.size) } else { content.size };
+                content.from = if sets {
+                    end.min(content.size)
+                } else {
+                    content.size
+                };
                 content.size = end;
                 content.changed = Some((lane, index));
             }
@@ -360,13 +389,19 @@ impl<'a> Builder<'a> {
                 *entry = (*entry).max(i);
             }
         }
-        self.plan
-            .dependencies
-            .extend(latest.into_iter().map(|(lane, index)| Dependency { lane, index }));
+        self.plan.dependencies.extend(
+            latest
+                .into_iter()
+                .map(|(lane, index)| Dependency { lane, index }),
+        );
         self.plan.lanes[lane as usize].steps.push(Step {
             event: number as u32,
             start: e.start,
-            gap: if e.op == Op::Wait { 0 } else { e.start.saturating_sub(before) },
+            gap: if e.op == Op::Wait {
+                0
+            } else {
+                e.start.saturating_sub(before)
+            },
             op: e.op,
             file: e.file,
             file2: e.file2,
@@ -383,7 +418,8 @@ impl<'a> Builder<'a> {
         self.lane_end[lane as usize] = e.end();
         let pid = self.trace.tasks[e.task as usize].pid;
         self.last_of_pid.entry(pid).or_default().insert(lane, index);
-        if matches!(e.op.class(), Class::Read | Class::Write | Class::Mapped) || e.op == Op::Readdir {
+        if matches!(e.op.class(), Class::Read | Class::Write | Class::Mapped) || e.op == Op::Readdir
+        {
             self.plan.largest = self.plan.largest.max(e.count);
         }
     }
@@ -423,7 +459,11 @@ pub fn build(trace: &Trace, mapping: &Mapping) -> Plan {
             continue;
         }
         b.add(number as usize, e);
-        let Some(&lane) = (if e.flags & flag::ASYNC == 0 { b.lane_of_task.get(&e.task) } else { None }) else {
+        let Some(&lane) = (if e.flags & flag::ASYNC == 0 {
+            b.lane_of_task.get(&e.task)
+        } else {
+            None
+        }) else {
             for file in [e.file, e.file2].into_iter().filter(|&f| f != 0) {
                 last_close.remove(&file);
                 if !opened.contains_key(&file) {
@@ -484,7 +524,10 @@ impl Past {
         // below a directory that was renamed, it had its old name at the start
         let mut name = path.to_owned();
         for (old, new) in self.moved.iter().rev() {
-            if let Some(rest) = name.strip_prefix(new.as_str()).filter(|r| r.starts_with('/')) {
+            if let Some(rest) = name
+                .strip_prefix(new.as_str())
+                .filter(|r| r.starts_with('/'))
+            {
                 name = format!("{old}{rest}");
             }
         }
@@ -525,7 +568,9 @@ pub fn initial_tree(trace: &Trace, mapping: &Mapping) -> HashMap<String, Initial
                 past.note(mapping, &path, (!f.created).then_some(there));
             }
             Op::Mkdir if e.result >= 0 => past.note(mapping, &path, None),
-            Op::Mkdir if e.result == -i64::from(libc::EEXIST) => past.note(mapping, &path, Some(Initial::Directory)),
+            Op::Mkdir if e.result == -i64::from(libc::EEXIST) => {
+                past.note(mapping, &path, Some(Initial::Directory))
+            }
             Op::Rmdir if e.result >= 0 => past.note(mapping, &path, Some(Initial::Directory)),
             Op::Rename | Op::Link if e.result >= 0 => {
                 past.note(mapping, &path, Some(Initial::File(0)));
@@ -550,7 +595,11 @@ pub fn initial_tree(trace: &Trace, mapping: &Mapping) -> HashMap<String, Initial
             }
             let name = trace.path(f.path).to_owned();
             let size = if f.size == UNKNOWN_SIZE { 0 } else { f.size };
-            let there = if f.mode & 0o170_000 == 0o040_000 { Initial::Directory } else { Initial::File(size) };
+            let there = if f.mode & 0o170_000 == 0o040_000 {
+                Initial::Directory
+            } else {
+                Initial::File(size)
+            };
             past.note(mapping, &name, Some(there));
             // the size was not seen: what was read must be there
             if f.size == UNKNOWN_SIZE && matches!(e.op.class(), Class::Read | Class::Mapped) {

@@ -39,8 +39,9 @@ impl Noise {
 }
 
 fn seed_of(path: &str, seed: u64) -> u64 {
-    path.bytes()
-        .fold(seed ^ 0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
+    path.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, |h, b| {
+        (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3)
+    })
 }
 
 fn walk(directory: &Path, found: &mut Vec<(PathBuf, bool)>) {
@@ -57,7 +58,12 @@ fn walk(directory: &Path, found: &mut Vec<(PathBuf, bool)>) {
 }
 
 /// Brings `root` into the initial state. Raises an error when the file system does not take it.
-pub fn prepare(root: &Path, tree: &HashMap<String, Initial>, mapping: &Mapping, seed: u64) -> Result<Prepared> {
+pub fn prepare(
+    root: &Path,
+    tree: &HashMap<String, Initial>,
+    mapping: &Mapping,
+    seed: u64,
+) -> Result<Prepared> {
     let clock = std::time::Instant::now();
     let mut done = Prepared::default();
     fs::create_dir_all(root).context(|| format!("cannot make {}", root.display()))?;
@@ -85,13 +91,22 @@ pub fn prepare(root: &Path, tree: &HashMap<String, Initial>, mapping: &Mapping, 
             None => is_directory && above.contains(&path),
         };
         if !keep {
-            let removed = if is_directory { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            let removed = if is_directory {
+                fs::remove_dir_all(&path)
+            } else {
+                fs::remove_file(&path)
+            };
             removed.context(|| format!("cannot remove {}", path.display()))?;
             done.removed += 1;
         }
     }
     let mut directories: Vec<&PathBuf> = above.iter().collect();
-    directories.extend(wanted.iter().filter(|(_, (_, w))| **w == Initial::Directory).map(|(p, _)| p));
+    directories.extend(
+        wanted
+            .iter()
+            .filter(|(_, (_, w))| **w == Initial::Directory)
+            .map(|(p, _)| p),
+    );
     directories.sort();
     for path in directories {
         fs::create_dir_all(path).context(|| format!("cannot make {}", path.display()))?;
@@ -112,7 +127,10 @@ pub fn prepare(root: &Path, tree: &HashMap<String, Initial>, mapping: &Mapping, 
             continue;
         }
         if has.is_some_and(|has| has > size) {
-            let file = fs::OpenOptions::new().write(true).open(path).context(doing)?;
+            let file = fs::OpenOptions::new()
+                .write(true)
+                .open(path)
+                .context(doing)?;
             file.set_len(size).context(doing)?;
             continue;
         }

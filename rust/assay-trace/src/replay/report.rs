@@ -93,11 +93,17 @@ pub fn copy_result(plan: &Plan, copy: &Copy, number: u32, origin: u64) -> CopyRe
             }
             first = first.min(d.start);
             last = last.max(d.start + d.duration);
-            let g = classes.entry(step.op.class().name()).or_insert_with(|| Gather {
-                min: u64::MAX,
-                ..Gather::default()
-            });
-            let bytes = if moves_data(step.op) { d.result.max(0) as u64 } else { 0 };
+            let g = classes
+                .entry(step.op.class().name())
+                .or_insert_with(|| Gather {
+                    min: u64::MAX,
+                    ..Gather::default()
+                });
+            let bytes = if moves_data(step.op) {
+                d.result.max(0) as u64
+            } else {
+                0
+            };
             g.totals.operations += 1;
             g.totals.bytes += bytes;
             g.totals.errors += u64::from(d.result < 0 && step.result >= 0);
@@ -191,11 +197,19 @@ pub fn errno_name(n: i64) -> String {
 const LATE: u64 = 100_000;
 
 /// The fidelity of all copies together.
-pub fn fidelity(trace: &Trace, plan: &Plan, copies: &[(u32, &Copy)], options: &Options) -> Fidelity {
+pub fn fidelity(
+    trace: &Trace,
+    plan: &Plan,
+    copies: &[(u32, &Copy)],
+    options: &Options,
+) -> Fidelity {
     let mut f = Fidelity {
         timing: options.timing.name().into(),
         order_kept: true,
-        trace_dropped: trace.summary.as_ref().map_or(0, |s| s.dropped + s.unwritten),
+        trace_dropped: trace
+            .summary
+            .as_ref()
+            .map_or(0, |s| s.dropped + s.unwritten),
         trace_whole: trace.summary.is_some() && trace.unreadable_bytes == 0,
         skipped: plan.skipped.iter().map(|(k, v)| (k.clone(), *v)).collect(),
         ..Fidelity::default()
@@ -204,44 +218,59 @@ pub fn fidelity(trace: &Trace, plan: &Plan, copies: &[(u32, &Copy)], options: &O
     let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
     for (_, copy) in copies {
         for (n, lane) in plan.lanes.iter().enumerate() {
-            let (mut before, mut sum, mut early, mut late_end) = (0, 0u64, u64::MAX, 0);
+            let (mut before, mut sum, mut ideal_end, mut last_error) = (0, 0u64, 0u64, 0u64);
             let reached = copy.reached(n as u32);
             for (i, step) in lane.steps.iter().enumerate() {
                 if step.op == Op::Wait {
                     continue;
                 }
                 f.operations += 1;
-                let d = if i < reached { copy.done(n as u32, i) } else { Default::default() };
+                let d = if i < reached {
+                    copy.done(n as u32, i)
+                } else {
+                    Default::default()
+                };
                 if d.start == 0 {
                     continue;
                 }
                 f.reached += 1;
                 f.order_kept &= d.start >= before;
                 before = d.start;
-                early = early.min(d.start);
-                late_end = late_end.max(d.start + d.duration);
                 let expected = step.result;
                 if !same(step.op, expected, d.result) {
                     f.mismatches += 1;
                     let kind = if expected >= 0 && d.result >= 0 {
                         format!("{}: other number of bytes", step.op.name())
                     } else {
-                        format!("{}: {} instead of {}", step.op.name(), word(step.op, d.result), word(step.op, expected))
+                        format!(
+                            "{}: {} instead of {}",
+                            step.op.name(),
+                            word(step.op, d.result),
+                            word(step.op, expected)
+                        )
                     };
                     *kinds.entry(kind).or_default() += 1;
                 }
                 if options.timing != Timing::Asap {
-                    // behind its time because the operation before took longer is the file system's doing, not an error
-                    // of the replayer's: due is then when it could go
-                    let error = d.start.saturating_sub(d.due.max(if i > 0 { previous_end(copy, n, i) } else { 0 }));
+                    // a perfect replayer would have issued it when due, or when the operation before, of the length it
+                    // had here, would have ended: what the file system takes longer is no error of the replayer, its
+                    // own lateness stays one until it is made good
+                    let ideal = d.due.max(ideal_end);
+                    ideal_end = ideal + d.duration;
+                    let error = d.start.saturating_sub(ideal);
+                    last_error = error;
                     errors.push(error);
                     sum += error;
                     f.late += u64::from(error > LATE);
                 }
             }
-            if late_end > early {
-                f.drift = f.drift.max(sum as f64 / (late_end - early).max(1) as f64 * ((late_end - early) as f64 / plan.span.max(1) as f64));
-            }
+            // think times add up every lateness, start times forget what was made good
+            let behind = if options.timing == Timing::Think {
+                sum
+            } else {
+                last_error
+            };
+            f.drift = f.drift.max(behind as f64 / plan.span.max(1) as f64);
         }
     }
     for lane in &plan.lanes {
@@ -259,26 +288,33 @@ pub fn fidelity(trace: &Trace, plan: &Plan, copies: &[(u32, &Copy)], options: &O
         }
     }
     if plan.mapped > 0 {
-        f.substituted.insert("mmap as its page-ins".into(), plan.mapped);
+        f.substituted
+            .insert("mmap as its page-ins".into(), plan.mapped);
     }
-    let mut gaps: Vec<u64> = plan.lanes.iter().flat_map(|l| l.steps.iter().map(|s| s.gap)).collect();
+    let mut gaps: Vec<u64> = plan
+        .lanes
+        .iter()
+        .flat_map(|l| l.steps.iter().map(|s| s.gap))
+        .collect();
     gaps.sort_unstable();
     f.think_time_median_seconds = gaps.get(gaps.len() / 2).map_or(0.0, |&g| g as f64 / 1e9);
     errors.sort_unstable();
     if !errors.is_empty() {
-        for (name, q) in [("50", 0.5), ("90", 0.9), ("99", 0.99), ("99.9", 0.999), ("100", 1.0)] {
+        for (name, q) in [
+            ("50", 0.5),
+            ("90", 0.9),
+            ("99", 0.99),
+            ("99.9", 0.999),
+            ("100", 1.0),
+        ] {
             let at = ((errors.len() as f64 * q).ceil() as usize).clamp(1, errors.len()) - 1;
-            f.issue_error_seconds.insert(name.into(), errors[at] as f64 / 1e9);
+            f.issue_error_seconds
+                .insert(name.into(), errors[at] as f64 / 1e9);
         }
     }
     f.mismatch_kinds = kinds.into_iter().collect();
     f.mismatch_kinds.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
     f
-}
-
-fn previous_end(copy: &Copy, lane: usize, index: usize) -> u64 {
-    let d = copy.done(lane as u32, index - 1);
-    d.start + d.duration
 }
 
 #[cfg(test)]

@@ -53,6 +53,8 @@ mod _core {
 
     #[pymodule_export]
     use crate::archive::{scan_tree, PyFileset};
+
+    #[pymodule_export]
     use super::trace::{
         trace_anonymise, trace_columns, trace_export, trace_from_rows, trace_import, trace_info,
         trace_record, trace_replay, trace_replay_plan,

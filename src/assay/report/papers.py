@@ -35,7 +35,7 @@ def bandwidth_bars(rows: Sequence[Row], palette: Palette) -> Drawing:
     offset = alt.XOffset("candidate:N", sort=list(palette.shown))
     width = max(130, min(420, 26 * len(blocks) * max(1, len(palette.shown))))
     top = _axis_top(rows)
-    scale = alt.Scale(zero=True, domain=[0, top], nice=True)
+    scale = alt.Scale(zero=True, domain=[0, top], nice=False)  # nice would end the axis above bars that are cut off
 
     def of(mark: str) -> alt.Chart:
         return alt.Chart().transform_filter(f"datum.mark == '{mark}'")

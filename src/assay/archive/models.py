@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,21 +19,21 @@ _LOGNORMAL_LIMIT = -3.0  # ln p of a generalized gamma below which it is on its 
 
 
 @dataclass(frozen=True)
-class Parametric:
+class Parametric(ABC):
     """A parametric CDF of x in KiB."""
 
     name: str
     parameters: tuple[str, ...]
 
+    @abstractmethod
     def cdf(self, x: FloatArray, p: ArrayLike) -> FloatArray:
         """F(x) for parameters as :attr:`parameters` names them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def starts(self, t: FloatArray, mean: FloatArray) -> list[FloatArray]:
         """Where to begin."""
-        raise NotImplementedError
 
-    def accept(self, p: FloatArray) -> None:
+    def accept(self, p: FloatArray) -> None:  # noqa: B027 (most models take any)
         """Raises ArchiveError when parameters are on their way to infinity instead of at an optimum."""
 
 

@@ -75,6 +75,9 @@ def place_verify(
     live: Annotated[
         Path | None, typer.Option(metavar="DIR", help="A directory of a mounted GlusterFS volume (root).")
     ] = None,
+    objects: Annotated[
+        str | None, typer.Option(metavar="FILE", help="With --live: names of files in it; default: all. - is stdin.")
+    ] = None,
     as_json: JsonOpt = False,
 ) -> None:
     """Hold the functions against real systems: files of results, the installed crushtool, or a mounted volume.
@@ -93,7 +96,7 @@ def place_verify(
     if crushmap:
         raise typer.Exit(verify_crushtool(crushmap, inputs, as_json))
     if live:
-        raise typer.Exit(verify_live(live, as_json))
+        raise typer.Exit(verify_live(live, objects, as_json))
 
 
 @place_app.command("simulate")

@@ -195,14 +195,18 @@ def verify_crushtool(path: Path, inputs: int, as_json: bool) -> int:
     return _finish(checked, differ, examples[:5], as_json)
 
 
-def verify_live(directory: Path, as_json: bool) -> int:
+def verify_live(directory: Path, objects: str | None, as_json: bool) -> int:
     """Compare where a directory of a mounted GlusterFS volume has its files with where its layout sends them; 1 when
-    one lies elsewhere (or was renamed, which leaves data in place). Needs root. Raises BadInput."""
+    one lies elsewhere (or was renamed, which leaves data in place). ``objects`` names the files instead of listing the
+    directory. Needs root. Raises BadInput."""
     layout, _ = _pathinfo(directory)
     if layout is None:
         raise BadInput(f"{directory}: no directory of a distributed GlusterFS volume")
-    with os.scandir(os.fsencode(directory)) as entries:
-        names = [e.name for e in entries if e.is_file(follow_symlinks=False)]
+    if objects:
+        names = [os.fsencode(n) for n in _names(objects)]
+    else:
+        with os.scandir(os.fsencode(directory)) as entries:
+            names = [e.name for e in entries if e.is_file(follow_symlinks=False)]
     found = {n: _pathinfo(directory / os.fsdecode(n))[1] for n in names}
     wrong = glusterfs.misplaced(layout, found) if found else []
     return _finish(len(found), len(wrong), [f"{n!r} lies on {', '.join(found[n])}" for n in wrong[:5]], as_json)

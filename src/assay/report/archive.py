@@ -8,7 +8,7 @@ import altair as alt
 import vl_convert as vlc
 
 from assay.archive.fit import Profile
-from assay.report.charts import COLOURS
+from assay.report.drawing import COLOURS
 
 _WIDTH, _HEIGHT = 420, 300
 _CENTRE = "#111111"

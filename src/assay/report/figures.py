@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from assay.report import charts, frames
+from assay.report import charts, frames, papers
+from assay.report.drawing import Drawing, Palette
 from assay.report.format import UNITS
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class Figure:
     title: str
     caption: str
     alt: str
-    drawing: charts.Drawing
+    drawing: Drawing
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -40,7 +41,7 @@ def _slug(text: str) -> str:
 def build(data: StudyData, analysis: Analysis) -> list[Figure]:
     """All figures that the data allow, in the order of the report. Figures without data are left out."""
     of = frames.points(data)
-    palette = charts.Palette(analysis.subjects)
+    palette = Palette(analysis.subjects)
     found = [*_ratio_figures(analysis, of), *_winner_figure(analysis, of, palette)]
     layouts = frames.layouts(data, analysis)
     for group, members in frames.groups(of).items():
@@ -89,7 +90,7 @@ class _Place:
     prefix: str = ""
 
 
-def _left_out(drawing: charts.Drawing) -> str:
+def _left_out(drawing: Drawing) -> str:
     """What the bars' axis does not show, in words."""
     rows = drawing.rows["rows"]
     bars = [row for row in rows if row["mark"] == "bar"]
@@ -100,7 +101,7 @@ def _left_out(drawing: charts.Drawing) -> str:
 
 
 def _bars_and_trends(
-    analysis: Analysis, members: Sequence[frames.Point], palette: charts.Palette, group: str, place: _Place
+    analysis: Analysis, members: Sequence[frames.Point], palette: Palette, group: str, place: _Place
 ) -> list[Figure]:
     """The two figures that the papers have per layout and pattern: bars of bandwidth, trends of all three quantities."""
     found = []
@@ -112,7 +113,7 @@ def _bars_and_trends(
     rows = frames.bars(analysis, members, palette.shown)
     # one bar alone is no figure of its own
     if rows and (len(rows) > 1 or not place.prefix):
-        drawing = charts.bandwidth_bars(rows, palette)
+        drawing = papers.bandwidth_bars(rows, palette)
         found.append(
             Figure(
                 f"{place.prefix}bandwidth-{_slug(group)}",
@@ -141,7 +142,7 @@ def _bars_and_trends(
                 f"{place.title}{group}: {what}" if place.title else f"{what[0].upper()}{what[1:]}: {group}",
                 f"Both axes are logarithmic; whiskers: {percent} interval.{dashed}",
                 f"Lines of bandwidth, operations per second and mean latency of {names} for {group}.",
-                charts.trend_lines(rows, palette, over),
+                papers.trend_lines(rows, palette, over),
             )
         )
     return found
@@ -175,7 +176,7 @@ def _ratio_figures(analysis: Analysis, of: Sequence[frames.Point]) -> list[Figur
     return found
 
 
-def _winner_figure(analysis: Analysis, of: Sequence[frames.Point], palette: charts.Palette) -> list[Figure]:
+def _winner_figure(analysis: Analysis, of: Sequence[frames.Point], palette: Palette) -> list[Figure]:
     rows = frames.winners(analysis, of)
     if len(analysis.subjects) < 2 or not rows:
         return []

@@ -17,6 +17,7 @@ from assay.lab.registry import Lab
 from assay.model.evidence import ColdEvidence, DeviceCounters, DurabilityEvidence, SettleEvidence
 from assay.model.lab import Disk
 from assay.model.lab import Lab as LabDeclaration
+from assay.systems.requirements import Requirement
 
 
 class AdapterError(Exception):
@@ -170,6 +171,40 @@ class ExportsMap(Protocol):
     def cluster_map(self) -> dict[str, Any]: ...
 
 
+@runtime_checkable
+class PutsAndGets(Protocol):
+    """Keeps whole files under names, through the system's own client: what there is instead of a mount when ``directory``
+    is None after mount. Names are relative paths; every call is bounded in time."""
+
+    def put(self, client: Host, source: Path, name: str, timeout_seconds: float) -> None:
+        """Store a file of the client; durable as the system promises when it returns. Raises AdapterError."""
+        ...
+
+    def get(self, client: Host, name: str, target: Path, timeout_seconds: float) -> None:
+        """Fetch what was stored into a file of the client. Raises AdapterError."""
+        ...
+
+    def delete(self, client: Host, name: str, timeout_seconds: float) -> None:
+        """Remove it; no error when there is no such name. Raises AdapterError."""
+        ...
+
+
+@runtime_checkable
+class DrivesFio(Protocol):
+    """Can be reached by one of fio's own engines instead of a mount (CephFS's pools: librados)."""
+
+    def fio_engine(self) -> dict[str, str] | None:
+        """fio's options that reach it, ``ioengine`` first; None when it is used through its mount."""
+        ...
+
+
+@runtime_checkable
+class HasRequirements(Protocol):
+    """Names the programs and files that it needs; classes have it."""
+
+    requirements: ClassVar[tuple[Requirement, ...]]
+
+
 CAPABILITIES: dict[str, type] = {
     "go-cold": GoesCold,
     "settle": Settles,
@@ -179,6 +214,8 @@ CAPABILITIES: dict[str, type] = {
     "kill-hosts": KillsHosts,
     "resize": Resizes,
     "cluster-map": ExportsMap,
+    "put-get": PutsAndGets,
+    "fio-engine": DrivesFio,
 }
 
 

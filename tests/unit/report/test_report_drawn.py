@@ -12,7 +12,7 @@ from drawn import Mark, area, marks, pixels
 from synthetic import LINK, Spec, lab_spec, study_data
 
 from assay.campaign.analysis import Analysis, analyse
-from assay.report import charts, frames
+from assay.report import drawing, frames, papers
 from assay.report.figures import Figure, build
 
 HEIGHT = 190  # pixels of a panel of bars
@@ -60,7 +60,7 @@ def test_bars_are_the_cells_and_as_high_as_their_values(
     drawn = {(m.says["candidate"], m.says["Block size"], int(m.says["Threads"])): m for m in bars}
     assert len(bars) == len(drawn)
     assert drawn.keys() == wanted.keys()
-    palette = charts.Palette(analysis.subjects)
+    palette = drawing.Palette(analysis.subjects)
     pixels_per_megabyte = None
     for key, mark in drawn.items():
         assert mark.number("Bandwidth, MB/s") == pytest.approx(wanted[key], rel=1e-3)
@@ -91,7 +91,7 @@ def test_the_bound_is_one_line_where_all_share_it(study: tuple[Analysis, dict[st
     svg = svg_of(figures["layout-rain-bandwidth-read"])
     bars = marks(svg, "bar")
     scale = bars[0].height / bars[0].number("Bandwidth (MB/s)")
-    rules = [m for m in marks(svg, "rule mark") if m.colour == charts.BOUND]
+    rules = [m for m in marks(svg, "rule mark") if m.colour == papers.BOUND]
     assert len(rules) == 2  # panels: 1 and 8 threads
     for rule in rules:
         assert HEIGHT - rule.top == pytest.approx(scale * LINK / 1e6, rel=1e-3)
@@ -124,7 +124,7 @@ def test_a_bound_beyond_the_axis_is_told_in_words() -> None:
     )
     figures = {f.id: f for f in build(data, analyse(data))}
     svg = svg_of(figures["bandwidth-write"])
-    assert not [m for m in marks(svg, "rule mark") if m.colour == charts.BOUND]
+    assert not [m for m in marks(svg, "rule mark") if m.colour == papers.BOUND]
     assert [m.text for m in marks(svg, "text mark")] == ["↑ network bound 120 MB/s"]
 
 
@@ -177,6 +177,22 @@ def test_bounds_in_trends(study: tuple[Analysis, dict[str, Figure]]) -> None:
     assert svg.count("stroke-dasharray") >= 4
 
 
+def test_an_endless_interval_does_not_press_the_lines_together() -> None:
+    """Intervals from two blocks of a noisy system span many orders of magnitude."""
+    noisy = {"local/xfs": 1.5}
+    data = study_data(
+        lab_spec(candidates=("local/xfs",), noisy=noisy, patterns=("read",), block_sizes=(4096,), blocks=2, weather=1.0)
+    )
+    analysis = analyse(data)
+    figure = next(f for f in build(data, analysis) if f.id == "trend-read")
+    svg = svg_of(figure)
+    (one, eight) = [m for m in marks(svg, "point") if "Bandwidth (MB/s)" in m.says]
+    cells = [c.intervals["bandwidth"] for c in analysis.cells if c.role == "subject"]
+    assert max(i.high for i in cells) / min(i.low for i in cells) > 1e6
+    distance = abs(math.log(one.number("Bandwidth (MB/s)") / eight.number("Bandwidth (MB/s)")))
+    assert abs(one.top - eight.top) > distance / math.log(16 * math.exp(distance)) * 100  # of 150 pixels
+
+
 def test_ratios_lie_where_they_belong() -> None:
     data = study_data(Spec(block_sizes=(4096, 1 << 20), patterns=("read", "randwrite"), threads=(1,), blocks=6))
     analysis = analyse(data)
@@ -199,7 +215,7 @@ def test_no_bar_is_missing_in_the_png(study: tuple[Analysis, dict[str, Figure]],
     wanted: dict[str, float] = defaultdict(float)
     for mark in marks(vl_convert.vegalite_to_svg(spec), "bar"):
         wanted[mark.colour] += mark.width * mark.height
-    assert set(wanted) == {charts.Palette(analysis.subjects).colour_of(m) for m in _shown(figures[figure])}
+    assert set(wanted) == {drawing.Palette(analysis.subjects).colour_of(m) for m in _shown(figures[figure])}
     for colour, expected in wanted.items():
         # whiskers and figures lie over the bars, and their edges are blurred; the legend adds a square
         assert area(image, colour) == pytest.approx(expected, rel=0.15, abs=200)
@@ -210,10 +226,10 @@ def _shown(figure: Figure) -> set[str]:
 
 
 def test_colours_and_shapes_of_a_candidate_are_its_own_in_every_chart() -> None:
-    palette = charts.Palette(("a", "b", "c"))
+    palette = drawing.Palette(("a", "b", "c"))
     assert palette.only(["c"]).colour_of("c") == palette.colour_of("c")
-    assert palette.only(["c"]).scale.to_dict() == {"domain": ["c"], "range": [charts.COLOURS[2]]}
-    assert palette.only(["c"]).shapes.to_dict()["range"] == [charts.SHAPES[2]]
+    assert palette.only(["c"]).scale.to_dict() == {"domain": ["c"], "range": [drawing.COLOURS[2]]}
+    assert palette.only(["c"]).shapes.to_dict()["range"] == [drawing.SHAPES[2]]
 
 
 def test_layout_groups(study: tuple[Analysis, dict[str, Figure]]) -> None:

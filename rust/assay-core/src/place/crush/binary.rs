@@ -218,13 +218,6 @@ fn tunables(r: &mut Reader<'_>, map: &mut CrushMap) -> Result<(), Error> {
         t.choose_local_tries = r.u32()?;
         t.choose_local_fallback_tries = r.u32()?;
         t.choose_total_tries = r.u32()?;
-        if t.choose_total_tries > 1_000_000 {
-            return bad!(
-                "byte {}: {} tries are too many",
-                r.at - 4,
-                t.choose_total_tries
-            );
-        }
     }
     if !r.end() {
         t.chooseleaf_descend_once = r.u32()?;

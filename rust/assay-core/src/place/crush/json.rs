@@ -102,7 +102,7 @@ fn read_tunables(map: &mut CrushMap, dump: &Value) -> Result<(), Error> {
         given
             .get(key)
             .and_then(Value::as_u64)
-            .map_or(missing, |n| n.min(1_000_000) as u32)
+            .map_or(missing, |n| n.min(u64::from(u32::MAX)) as u32)
     };
     let small = |key: &str| number(key, 0).min(255) as u8;
     let t = &mut map.tunables;

@@ -170,13 +170,18 @@ pub fn run(mapper: &Mapper<'_>, plan: Plan, xs: &mut dyn Iterator<Item = u32>, r
     }
 }
 
+/// Whether a row holds an item. Rows are filled with what is no item, and are searched to their end: the length that
+/// never changes is cheaper than the early exit that cannot be predicted.
+#[inline(always)]
+fn holds(row: &[i32], item: i32) -> bool {
+    row.iter().fold(false, |found, &i| found | (i == item))
+}
+
 impl Run<'_, '_, '_> {
     /// A lane that waits for its first choice, or `None` if it needs none.
     fn begin(&mut self, x: u32, row: usize) -> Option<Lane> {
         let size = self.rows.size;
-        if !self.plan.firstn {
-            self.rows.items[row * size..][..self.slots].fill(UNDEF);
-        }
+        self.rows.items[row * size..][..size].fill(UNDEF);
         let count = if self.plan.firstn {
             0
         } else {
@@ -286,7 +291,11 @@ impl Run<'_, '_, '_> {
         match lane.outer {
             None => self.found(lane, item),
             Some(outer) => {
-                let collide = self.plan.firstn && self.leaves(lane).contains(&item);
+                let collide = self.plan.firstn
+                    && holds(
+                        &self.rows.items[lane.row * self.rows.size..][..self.rows.size],
+                        item,
+                    );
                 if collide || self.mapper.is_out(item, lane.x) {
                     return self.failed(lane);
                 }
@@ -295,25 +304,16 @@ impl Run<'_, '_, '_> {
         }
     }
 
-    fn leaves(&self, lane: &Lane) -> &[i32] {
-        &self.rows.items[lane.row * self.rows.size..][..lane.count as usize]
-    }
-
     /// An item of the wanted type.
     #[inline]
     fn found(&mut self, lane: &mut Lane, item: i32) -> Next {
         let from = lane.row * self.rows.size;
-        let filled = if self.plan.firstn {
-            lane.count as usize
-        } else {
-            self.slots
-        };
         let taken = if self.plan.leaf {
-            &self.outer[from..][..filled]
+            &self.outer[from..][..self.rows.size]
         } else {
-            &self.rows.items[from..][..filled]
+            &self.rows.items[from..][..self.rows.size]
         };
-        if taken.contains(&item) {
+        if holds(taken, item) {
             return self.failed(lane);
         }
         if !self.plan.leaf || item >= 0 {

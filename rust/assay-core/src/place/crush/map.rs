@@ -202,6 +202,8 @@ pub struct CrushMap {
 
 /// More ids than this and a damaged file would make us allocate what the machine does not have.
 pub const MOST_IDS: i32 = 1 << 24;
+/// More tries than this and a damaged file would keep a processor busy for hours; real maps have at most hundreds.
+pub const MOST_TRIES: u32 = 1000;
 
 impl CrushMap {
     pub fn empty() -> Self {
@@ -304,6 +306,14 @@ impl CrushMap {
         if !(0..MOST_IDS).contains(&self.max_devices) {
             return bad!("{} devices are more than a map may have", self.max_devices);
         }
+        let t = &self.tunables;
+        let most = t
+            .choose_total_tries
+            .max(t.choose_local_tries)
+            .max(t.choose_local_fallback_tries);
+        if most > MOST_TRIES {
+            return bad!("a tunable allows {most} tries; at most {MOST_TRIES} are supported");
+        }
         for bucket in self.buckets.iter().flatten() {
             self.check_bucket(bucket)?;
         }
@@ -391,9 +401,14 @@ impl CrushMap {
                         rule.name
                     );
                 }
-                Step::ChooseTries(n) | Step::ChooseleafTries(n) if n > 1_000_000 => {
+                Step::ChooseTries(n)
+                | Step::ChooseleafTries(n)
+                | Step::LocalTries(n)
+                | Step::LocalFallbackTries(n)
+                    if n > MOST_TRIES as i32 =>
+                {
                     return bad!(
-                        "rule {} ({}) tries {n} times; more than 1000000 is no rule",
+                        "rule {} ({}) tries {n} times; at most {MOST_TRIES} are supported",
                         rule.id,
                         rule.name
                     );

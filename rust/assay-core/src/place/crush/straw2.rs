@@ -181,6 +181,22 @@ fn choose_equal_body(flat: &Flat, c: &Choices, out: &mut [u32; LANES]) {
     let (x, r) = (c.x, c.r);
     let mut largest = Largest::new();
     let most = c.size.iter().copied().max().unwrap_or(0);
+    let (start, size) = (c.start[0], c.size[0]);
+    if c.start.iter().all(|&s| s == start) && c.size.iter().all(|&s| s == size) {
+        // All lanes are in one bucket, as they are at the root.
+        for (i, &id) in ids[start as usize..(start + size) as usize]
+            .iter()
+            .enumerate()
+        {
+            largest.take(
+                &hash_lanes(&x, &[id; LANES], &r),
+                &[i as u32; LANES],
+                &[u32::MAX; LANES],
+            );
+        }
+        finish_equal(flat, c, &largest, out);
+        return;
+    }
     for i in 0..most {
         let mut id = [0_u32; LANES];
         let mut held = [0_u32; LANES];
@@ -195,6 +211,11 @@ fn choose_equal_body(flat: &Flat, c: &Choices, out: &mut [u32; LANES]) {
         }
         largest.take(&hash_lanes(&x, &id, &r), &[i; LANES], &held);
     }
+    finish_equal(flat, c, &largest, out);
+}
+
+#[inline(always)]
+fn finish_equal(flat: &Flat, c: &Choices, largest: &Largest, out: &mut [u32; LANES]) {
     for (l, winner) in out.iter_mut().enumerate() {
         let inverse = flat.inverse[c.weight_start[l] as usize];
         *winner = settle_equal(largest.first[l], largest.second[l], inverse).unwrap_or(u32::MAX);

@@ -191,9 +191,6 @@ impl<'a> Parser<'a> {
         match name.text {
             "choose_local_tries" => t.choose_local_tries = value,
             "choose_local_fallback_tries" => t.choose_local_fallback_tries = value,
-            "choose_total_tries" if value > 1_000_000 => {
-                return bad!("line {}: {value} tries are too many", name.line)
-            }
             "choose_total_tries" => t.choose_total_tries = value,
             "chooseleaf_descend_once" => t.chooseleaf_descend_once = value,
             "chooseleaf_vary_r" => t.chooseleaf_vary_r = small?,

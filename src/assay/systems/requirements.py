@@ -1,0 +1,49 @@
+"""What a system needs on the machine, where it is found, and the command that gets it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.lab.host import search_path
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A program, file or directory that a system cannot do without."""
+
+    name: str
+    find: Callable[[], Path | None]  # where it is; None when it is missing
+    remedy: str  # the exact command that gets it
+    version: tuple[str, ...] = ()  # arguments that make the program tell its version; empty: none to ask
+
+
+def program(name: str, package: str, *version: str) -> Requirement:
+    """A program of a distribution's package, looked for where root finds programs."""
+
+    def find() -> Path | None:
+        found = shutil.which(name, path=search_path())
+        return Path(found) if found else None
+
+    return Requirement(name, find, f"apt-get install -y {package}", version or ("--version",))
+
+
+def programs_directory() -> Path:
+    """Where systems lie that no distribution packages: ``ASSAY_SYSTEMS``, else below the data directory."""
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(os.environ.get("ASSAY_SYSTEMS") or Path(data) / "assay" / "systems")
+
+
+def missing(requirements: Iterable[Requirement]) -> list[Requirement]:
+    """Those that are not there."""
+    return [requirement for requirement in requirements if requirement.find() is None]
+
+
+def first_missing(requirements: Iterable[Requirement]) -> str | None:
+    """One line that names the first that is not there, and the command that gets it; None when nothing is missing."""
+    for requirement in missing(requirements):
+        return f"{requirement.name} is missing; install it with: {requirement.remedy}"
+    return None

@@ -121,6 +121,9 @@ pub fn trace_anonymise(path: PathBuf, out: PathBuf, seed: u64) -> PyResult<()> {
     Ok(())
 }
 
+/// A column's name and how its value is read off an event.
+type Column = (&'static str, fn(&Trace, &Event) -> i64);
+
 /// Columns of 64-bit little-endian integers by name, and the tables as JSON.
 #[pyfunction]
 pub fn trace_columns<'py>(
@@ -129,7 +132,7 @@ pub fn trace_columns<'py>(
 ) -> PyResult<(Bound<'py, PyDict>, String)> {
     let trace = py.detach(|| container::read(&path)).map_err(failed)?;
     let out = PyDict::new(py);
-    let columns: [(&str, fn(&Trace, &Event) -> i64); 13] = [
+    let columns: [Column; 13] = [
         ("start_ns", |_, e| e.start as i64),
         ("duration_ns", |_, e| e.duration as i64),
         ("task", |_, e| i64::from(e.task)),

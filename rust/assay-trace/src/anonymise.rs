@@ -16,9 +16,9 @@ pub fn anonymise(trace: &mut Trace, seed: u64) {
         }
         let mut state = seed;
         for byte in name.bytes() {
-            state = Noise(state ^ u64::from(byte)).next();
+            state = Noise(state ^ u64::from(byte)).word();
         }
-        let new = format!("{:012x}", Noise(state).next() >> 16);
+        let new = format!("{:012x}", Noise(state).word() >> 16);
         names.insert(name.to_owned(), new.clone());
         new
     };

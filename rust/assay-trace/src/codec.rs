@@ -29,7 +29,7 @@ fn unzigzag(n: u64) -> i64 {
 pub struct Varints<'a>(&'a [u8]);
 
 impl Varints<'_> {
-    pub fn next(&mut self) -> Result<u64> {
+    pub fn unsigned(&mut self) -> Result<u64> {
         let mut n = 0u64;
         for shift in (0..70).step_by(7) {
             let Some((&byte, rest)) = self.0.split_first() else {
@@ -48,7 +48,7 @@ impl Varints<'_> {
     }
 
     fn signed(&mut self) -> Result<i64> {
-        self.next().map(unzigzag)
+        self.unsigned().map(unzigzag)
     }
 }
 
@@ -171,9 +171,9 @@ pub fn decode(packed: &[u8], raw_length: usize, rows: usize) -> Result<Vec<Event
         let [end, duration, task, op, flags, file, file2, path, path2, fd, offset, offset2, count, result] =
             &mut columns;
         let end = p.end.wrapping_add(end.signed()? as u64);
-        let duration = duration.next()?;
+        let duration = duration.unsigned()?;
         let task = p.task.wrapping_add(task.signed()? as u32);
-        let number = op.next()?;
+        let number = op.unsigned()?;
         let Some(op) = u8::try_from(number).ok().and_then(Op::from_number) else {
             fail!("operation {number} is unknown to this version");
         };
@@ -184,11 +184,11 @@ pub fn decode(packed: &[u8], raw_length: usize, rows: usize) -> Result<Vec<Event
             duration,
             task,
             op,
-            flags: flags.next()?,
+            flags: flags.unsigned()?,
             file,
-            file2: file2.next()? as u32,
-            path: path.next()? as u32,
-            path2: path2.next()? as u32,
+            file2: file2.unsigned()? as u32,
+            path: path.unsigned()? as u32,
+            path2: path2.unsigned()? as u32,
             fd: p.fd(file).wrapping_add(fd.signed()? as i32),
             offset: p.offset(file).wrapping_add(offset.signed()?),
             offset2: offset2.signed()?,

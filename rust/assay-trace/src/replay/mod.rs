@@ -107,7 +107,7 @@ pub fn start_of(copy: u32, seed: u64, spread_seconds: f64) -> f64 {
     let mut noise = Noise(seed ^ 0x7265_706c_6179);
     let mut word = 0;
     for _ in 0..=copy {
-        word = noise.next();
+        word = noise.word();
     }
     (word >> 11) as f64 / (1u64 << 53) as f64 * spread_seconds
 }

@@ -228,7 +228,5 @@ def trace_anonymise(path: PathLike, out: PathLike, seed: int, /) -> None:
 def trace_columns(path: PathLike, /) -> tuple[dict[str, bytes], str]:
     """Columns of 64-bit little-endian integers by name, and the tables as JSON."""
 
-def trace_from_rows(
-    out: PathLike, backend: str, rows: Sequence[tuple[str, int, str, int, int, int, int]], /
-) -> int:
+def trace_from_rows(out: PathLike, backend: str, rows: Sequence[tuple[str, int, str, int, int, int, int]], /) -> int:
     """Write a trace from rows (path, tid, operation, start ns, duration ns, offset, bytes); its size in bytes."""

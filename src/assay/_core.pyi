@@ -7,8 +7,6 @@ outside (0, 100]. OverflowError: a negative number, one above 64 bits, or counts
 
 import os
 from collections.abc import Callable, Sequence
-
-from collections.abc import Sequence
 from os import PathLike as _PathLike
 from typing import Any, TypeAlias
 

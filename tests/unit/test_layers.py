@@ -21,7 +21,7 @@ LAYERS = [
     {"checks"},
     {"lab"},
     {"ledger"},
-    {"stats", "placement", "archive", "model", "trace"},
+    {"stats", "placement", "archive", "trace", "model"},
     {"_core"},
 ]
 HEIGHT = {name: len(LAYERS) - i for i, row in enumerate(LAYERS) for name in row}

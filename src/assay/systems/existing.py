@@ -3,7 +3,7 @@ deployed, nothing is configured, and what only its owners can do (kill hosts, co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -20,7 +20,7 @@ class MountKind:
     """What mounts of a system look like."""
 
     fstypes: tuple[str, ...]  # as in /proc/self/mountinfo, e.g. fuse.glusterfs
-    magic: int  # f_type of statfs(2)
+    magic: int | Mapping[str, int]  # f_type of statfs(2), of all or by fstype
     #: facts of what is mounted at a directory; AdapterError when it is not of the layout that was declared
     inspect: Callable[[Host, Path, str], dict[str, Any]]
     #: whether it is healthy as far as a client can tell, with a detail for people
@@ -67,9 +67,10 @@ def _check_kind(host: Host, directory: Path, kind: MountKind) -> dict[str, str]:
         where = "" if entry["point"] == str(directory) else f" (mounted at {entry['point']})"
         raise AdapterError(f"{directory} is {entry['fstype']}{where}, not {wanted}")
     asked = host.run(["stat", "--file-system", "--format=%t", str(directory)], timeout_seconds=ANSWER_SECONDS)
-    if not asked.ok or int(asked.stdout, 16) != kind.magic:
+    magic = kind.magic if isinstance(kind.magic, int) else kind.magic[entry["fstype"]]
+    if not asked.ok or int(asked.stdout, 16) != magic:
         found = asked.stdout.decode().strip() or asked.stderr.decode(errors="replace").strip()
-        raise AdapterError(f"{directory} calls itself {wanted} but its type is {found}, not {kind.magic:x}")
+        raise AdapterError(f"{directory} calls itself {wanted} but its type is {found}, not {magic:x}")
     return entry
 
 

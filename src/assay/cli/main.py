@@ -93,6 +93,20 @@ def doctor(
     raise typer.Exit(run_doctor(systems or [], as_json, commands))
 
 
+@app.command()
+def systems(
+    name: Annotated[str | None, typer.Argument(metavar="[SYSTEM]", help="One, with its layouts and tuning.")] = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """The systems that can be compared, with their layouts, tuning and capabilities.
+
+    Example: assay systems glusterfs
+    """
+    from assay.cli.systems import show_systems
+
+    raise typer.Exit(show_systems(name, as_json))
+
+
 @presets_app.callback()
 def presets(context: typer.Context, as_json: JsonOpt = False) -> None:
     """The built-in studies.

@@ -13,9 +13,17 @@ from assay.systems.existing import ExistingSystem, check_existing
 from assay.systems.floor import NullSystem, TmpfsSystem
 from assay.systems.gluster import GlusterSystem
 from assay.systems.local import LocalSystem
+from assay.systems.moosefs import MooseSystem
 from assay.systems.path import PathSystem
 
-_ADAPTERS: tuple[type[SystemAdapter], ...] = (LocalSystem, GlusterSystem, PathSystem, TmpfsSystem, NullSystem)
+_ADAPTERS: tuple[type[SystemAdapter], ...] = (
+    LocalSystem,
+    GlusterSystem,
+    MooseSystem,
+    PathSystem,
+    TmpfsSystem,
+    NullSystem,
+)
 SYSTEMS: dict[str, type[SystemAdapter]] = {adapter.system: adapter for adapter in _ADAPTERS}
 
 

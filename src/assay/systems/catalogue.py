@@ -9,17 +9,23 @@ from typing import Any
 from assay.model.lab import Lab
 from assay.model.layout import layout_matches
 from assay.systems.base import AdapterError, ChecksTuning, Deployment, SystemAdapter
+from assay.systems.ceph import CephSystem
+from assay.systems.eos import EosSystem
 from assay.systems.existing import ExistingSystem, check_existing
 from assay.systems.floor import NullSystem, TmpfsSystem
 from assay.systems.gluster import GlusterSystem
 from assay.systems.local import LocalSystem
+from assay.systems.lustre import LustreSystem
 from assay.systems.moosefs import MooseSystem
 from assay.systems.path import PathSystem
 
 _ADAPTERS: tuple[type[SystemAdapter], ...] = (
     LocalSystem,
     GlusterSystem,
+    CephSystem,
     MooseSystem,
+    EosSystem,
+    LustreSystem,
     PathSystem,
     TmpfsSystem,
     NullSystem,

@@ -18,6 +18,7 @@ from assay.systems.local import LocalSystem
 from assay.systems.lustre import LustreSystem
 from assay.systems.moosefs import MooseSystem
 from assay.systems.path import PathSystem
+from assay.systems.tahoe import TahoeSystem
 
 _ADAPTERS: tuple[type[SystemAdapter], ...] = (
     LocalSystem,
@@ -26,6 +27,7 @@ _ADAPTERS: tuple[type[SystemAdapter], ...] = (
     MooseSystem,
     EosSystem,
     LustreSystem,
+    TahoeSystem,
     PathSystem,
     TmpfsSystem,
     NullSystem,

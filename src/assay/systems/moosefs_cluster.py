@@ -111,6 +111,10 @@ class MooseCluster:
         seen = {server.address for server in chunk_servers(answer)}
         return chunk_state(answer), [host.name for host in self.fabric.storage if host.address not in seen]
 
+    def state_without_leaving(self) -> ChunkState:
+        """Chunks as they would be without the copies on disks that are marked for removal. Raises AdapterError."""
+        return chunk_state(ask(self.first, self.first.address, "-SIC", "-m", "1"))
+
     def await_ready(self, timeout_seconds: float = READY_SECONDS) -> None:
         """Wait until the master sees the disks of every host that is up, searched through for chunks. Raises AdapterError."""
         waited_for: list[str] = []

@@ -81,17 +81,17 @@ def shrink(cluster: MooseCluster, layout: Layout, hosts: int, progress: Callable
 
 
 def _await_leave(cluster: MooseCluster, addresses: list[str], names: str, progress: Callable[[str], None]) -> None:
-    """Wait until the master says twice in a row that it needs nothing of the leaving servers: it decides so after a round over
-    all chunks, of 60 s, and begins with what was true before. Raises AdapterError."""
+    """Wait until every chunk has its copies elsewhere and the master says so twice in a row: it decides after a round over all
+    chunks, of 60 s. Raises AdapterError."""
     end = time.monotonic() + MOVE_SECONDS
     said, agreed = "", 0
     while agreed < 2:
         seen = cluster.servers()
-        state, _ = cluster.state()
         servers = [seen[address] for address in addresses if address in seen]
+        state = cluster.state_without_leaving()
         ready = len(servers) == len(addresses) and all(server.may_leave for server in servers) and state.whole
         agreed = agreed + 1 if ready else 0
-        now = f"removal of {names}: {sum(s.may_leave for s in servers)} of {len(addresses)} servers ready; {state}"
+        now = f"removal of {names}: {sum(s.may_leave for s in servers)} of {len(addresses)} servers ready; without them {state}"
         if now != said:
             said = now
             progress(said)

@@ -51,7 +51,7 @@ def reference() -> str:
         "machines. What is missing on a machine, and the command that gets it: `assay doctor SYSTEM`.",
         "",
         "A candidate is written `system/layout`. A cell that needs a capability which its system lacks is *not applicable*: never",
-        "failed, never silently weaker.",
+        "failed, never silently weaker. [Add a file system in a day](guide-add-a-file-system.md).",
         "",
         f"| system | runs on | `mount: DIR` | {' | '.join(names)} |",
         f"|---|---|---|{'---|' * len(names)}",

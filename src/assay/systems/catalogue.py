@@ -17,6 +17,7 @@ from assay.systems.gluster import GlusterSystem
 from assay.systems.local import LocalSystem
 from assay.systems.lustre import LustreSystem
 from assay.systems.moosefs import MooseSystem
+from assay.systems.nfs import NfsSystem
 from assay.systems.path import PathSystem
 from assay.systems.tahoe import TahoeSystem
 
@@ -25,6 +26,7 @@ _ADAPTERS: tuple[type[SystemAdapter], ...] = (
     GlusterSystem,
     CephSystem,
     MooseSystem,
+    NfsSystem,
     EosSystem,
     LustreSystem,
     TahoeSystem,

@@ -177,5 +177,6 @@ def goal(text: str) -> int:
     """Copies of a directory's new files, from ``mfsgetgoal``. Raises AdapterError."""
     match = re.search(r": (\d+)\s*$", text)
     if match is None:
-        raise AdapterError(f"mfsgetgoal: {' '.join(text.split())[-200:] or 'no answer'}")
+        first = next((line.strip() for line in text.splitlines() if line.strip()), "no answer")
+        raise AdapterError(f"mfsgetgoal: {first[:200]}")
     return int(match[1])

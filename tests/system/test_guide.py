@@ -105,6 +105,14 @@ def test_the_study() -> None:
     assert {c.system for c in study.candidates} == {"local/xfs", "samba/single"}
 
 
+@pytest.mark.parametrize("arguments", [["check"], ["format", "--check", "--diff"]], ids=["check", "format"])
+def test_the_adapter_is_as_clean_as_the_others(arguments: list[str]) -> None:
+    argv = [sys.executable, "-m", "ruff", *arguments, "--stdin-filename", "src/assay/systems/samba.py", "-"]
+    code = "\n".join(blocks("python"))
+    done = subprocess.run(argv, input=code, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_it_names_what_exists() -> None:
     """Classes and files that the guide sends its readers to."""
     source = "\n".join(path.read_text() for path in (ROOT / "src" / "assay").rglob("*.py"))

@@ -94,6 +94,12 @@ SUBJECTS: list[Subject] = [
     # two of three copies must be there for a write (client quorum)
     Subject("glusterfs/replicated-3", 3, lab={"clients": 2}, survives=1, tier="replicated"),
     Subject("glusterfs/rain-4-2", 6, survives=2, tier="replicated"),
+    # operations on what is lost time out after 30 s (client.rados_osd_op_timeout)
+    Subject("ceph/distributed", 3, {"pg_num": 16}, survives=0, grows=1, tier="device", patience_seconds=45,
+            loaded_seconds=10, label="ceph-distributed"),
+    Subject("ceph/replicated-2", 3, lab={"clients": 2}, survives=1, tier="replicated", patience_seconds=45,
+            loaded_seconds=10),
+    Subject("ceph/rain-4-2", 6, survives=2, tier="replicated", patience_seconds=45, loaded_seconds=12),
 ]  # fmt: skip
 
 

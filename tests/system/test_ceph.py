@@ -28,7 +28,7 @@ from assay.systems.ceph import CephSystem
 from assay.systems.ceph_cluster import DATA
 from assay.systems.requirements import first_missing
 
-MISSING = first_missing(CephSystem.requirements, "access=fuse")
+MISSING = first_missing(CephSystem.requirements)
 pytestmark = [
     pytest.mark.root,
     pytest.mark.slow,

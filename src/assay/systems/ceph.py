@@ -57,7 +57,7 @@ class CephSystem(HostedMount):
         program("ceph-osd", "ceph-osd"),
         program("ceph-mds", "ceph-mds"),
         program("monmaptool", "ceph-base"),
-        program("ceph-fuse", "ceph-fuse", only="access=fuse"),
+        program("ceph-fuse", "ceph-fuse"),
         Requirement("python3-rados", _bindings("rados"), "apt-get install -y python3-rados"),
         Requirement("python3-cephfs", _bindings("cephfs"), "apt-get install -y python3-cephfs"),
     )
@@ -81,7 +81,6 @@ class CephSystem(HostedMount):
                 f"set lab.hosts to {wanted.width}"
             )
         check_room(wanted, lab.hosts, lab.disk, dataset_bytes)
-        # ceph-fuse is asked for here whatever the access path: tuning is not known yet
         check_machine(f"ceph/{layout}", lab, CephSystem.requirements, fuse=True)
 
     @staticmethod

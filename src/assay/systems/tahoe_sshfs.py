@@ -68,5 +68,6 @@ def mount(client: Host, keys: Keys, point: Path) -> None:
 
 
 def version(client: Host) -> str:
-    """First line of what sshfs says of itself."""
-    return client.run(["sshfs", "--version"]).stdout.decode(errors="replace").partition("\n")[0]
+    """What sshfs says of itself; libfuse and fusermount3 put in a word, too. Raises HostError."""
+    lines = client.run(["sshfs", "--version"]).stdout.decode(errors="replace").splitlines()
+    return next((line for line in lines if "sshfs" in line.lower()), "unknown")

@@ -100,6 +100,11 @@ SUBJECTS: list[Subject] = [
     Subject("ceph/replicated-2", 3, lab={"clients": 2}, survives=1, tier="replicated", patience_seconds=45,
             loaded_seconds=10),
     Subject("ceph/rain-4-2", 6, survives=2, tier="replicated", patience_seconds=45, loaded_seconds=12),
+    # an fsync reaches the chunk servers' page cache only
+    Subject("moosefs/distributed", 3, survives=0, tier="page-cache"),
+    Subject("moosefs/replicated-2", 3, lab={"clients": 2}, survives=1, grows=1, tier="page-cache"),
+    Subject("moosefs/replicated-3", 4, survives=2, tier="page-cache"),
+    Subject("nfs/distributed", 1, tier="device", loaded_seconds=1),
 ]  # fmt: skip
 
 

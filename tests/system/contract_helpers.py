@@ -105,6 +105,9 @@ SUBJECTS: list[Subject] = [
     Subject("moosefs/replicated-2", 3, lab={"clients": 2}, survives=1, grows=1, tier="page-cache"),
     Subject("moosefs/replicated-3", 4, survives=2, tier="page-cache"),
     Subject("nfs/distributed", 1, tier="device", loaded_seconds=1),
+    # a server that has just died is given up after 30 s
+    Subject("tahoe/rain-4-2", 6, lab={"clients": 2}, survives=2, grows=1, tier="page-cache", patience_seconds=60,
+            loaded_seconds=12),
 ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import difflib
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,12 +14,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from assay.cli.errors import BadInput
-from assay.lab.host import HostError, LocalHost
+from assay.lab.host import HostError, LocalHost, search_path
 from assay.lab.remote import can_drop_caches
 from assay.ledger.migrate import LedgerError
 from assay.ledger.store import Ledger, default_url
 from assay.systems.base import AdapterError, HasRequirements, SystemAdapter
 from assay.systems.catalogue import SYSTEMS, find_system
+from assay.systems.existing import ExternalSystem
 from assay.systems.requirements import Requirement, program
 
 #: without these nothing can be measured
@@ -69,6 +71,7 @@ def examine(systems: Iterable[str] = ()) -> list[Finding]:
     questions = list(_questions(chosen))
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:  # some systems take a second to tell their version
         findings = list(pool.map(_answer, questions))
+    findings += _external(chosen)
     on_lab = any(adapter.needs_hosts or adapter.system == "local" for adapter, _ in chosen)
     findings += _machine(vital=on_lab)
     return findings
@@ -84,6 +87,15 @@ def commands(findings: Iterable[Finding]) -> list[str]:
         elif finding.command:
             others[finding.command] = None
     return [*([f"apt-get install -y {' '.join(sorted(packages))}"] if packages else []), *others]
+
+
+def version_in(text: str, name: str) -> str:
+    """The line of a program's output that tells its version: the first that has a number with a dot and the program's name,
+    else the first with such a number that is not of the FUSE library; empty when there is none."""
+    lines = [line.strip() for line in text.splitlines() if re.search(r"\d\.\d", line)]
+    named = [line for line in lines if name.lower() in line.lower()]
+    own = [line for line in lines if "fuse" not in line.lower()]
+    return next(iter([*named, *own]), "")
 
 
 def run_doctor(systems: list[str], as_json: bool, only_commands: bool) -> int:
@@ -103,7 +115,9 @@ def run_doctor(systems: list[str], as_json: bool, only_commands: bool) -> int:
     from assay.cli.console import stdout
 
     marks = {True: "[green]ok[/green]", None: "[yellow]limited[/yellow]", False: "[red]missing[/red]"}
-    table = Table("", "system", "what", "found", "what helps", box=None, pad_edge=False)
+    table = Table("", "system", "what", box=None, pad_edge=False)
+    for column in ("found", "what helps"):
+        table.add_column(column, overflow="fold")
     for f in findings:
         table.add_row(marks[f.ok], f.system, f.what, escape(f.found), escape(f.remedy))
     stdout().print(table)
@@ -151,15 +165,27 @@ def _answer(question: _Question) -> Finding:
         try:
             done = LocalHost().run([str(path), *requirement.version], timeout_seconds=_VERSION_SECONDS)
             text = (done.stdout + done.stderr).decode(errors="replace").strip()
-            words = next((line.strip() for line in text.splitlines() if line.strip()), words)
             if done.exit_code is None or done.exit_code in _NOT_RUNNABLE:  # others just do not know the option
-                problem = f"does not run: {words}"
+                problem = f"does not run: {' '.join(text.split())[-200:] or words}"
+            else:
+                words = version_in(text, requirement.name) or words
         except HostError as error:
             problem = str(error)
     if not problem:
         return Finding(requirement.name, True, words, system=question.system)
     ok = False if question.vital else None
     return Finding(requirement.name, ok, problem, requirement.remedy, question.system, requirement.remedy)
+
+
+def _external(chosen: list[tuple[type[SystemAdapter], str]]) -> Iterator[Finding]:
+    """Systems that are not deployed: whether the programs of their clients are here."""
+    for adapter in [adapter for adapter, _ in chosen] or SYSTEMS.values():
+        if not issubclass(adapter, ExternalSystem):
+            continue
+        for name in adapter.programs:
+            found = shutil.which(name, path=search_path())
+            words = found or "missing; only existing mounts (mount: DIR) are used, its client brings it"
+            yield Finding(name, found is not None or None, words, system=adapter.system)
 
 
 def _machine(*, vital: bool) -> Iterator[Finding]:

@@ -72,6 +72,8 @@ class EosSystem(ExternalSystem):
         "space": "the space whose disks are used (default: default)",
     }
 
+    programs: ClassVar[tuple[str, ...]] = ("eos",)
+
     @staticmethod
     def preflight(layout: str, lab: LabDeclaration, dataset_bytes: int) -> None:  # noqa: ARG004 (nothing is deployed)
         """See SystemAdapter."""

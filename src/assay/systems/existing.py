@@ -120,6 +120,7 @@ class ExternalSystem(ExistingSystem):
     the candidate's own layout, so several layouts of one cluster can be compared."""
 
     needs_hosts: ClassVar[bool] = False
+    programs: ClassVar[tuple[str, ...]]  # of the system's client, which came with the mount
 
     @classmethod
     def refuse_to_deploy(cls, layout: str) -> None:

@@ -61,6 +61,8 @@ class LustreSystem(ExternalSystem):
         "pool": "pool of OSTs to be used, e.g. flash",
     }
 
+    programs: ClassVar[tuple[str, ...]] = ("lfs", "lctl")
+
     @staticmethod
     def preflight(layout: str, lab: LabDeclaration, dataset_bytes: int) -> None:  # noqa: ARG004 (nothing is deployed)
         """See SystemAdapter."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.cli.doctor import Finding, commands, examine
+from assay.cli.doctor import Finding, commands, examine, version_in
 from assay.cli.errors import BadInput
 from assay.lab.host import search_path
 from assay.systems.base import HasRequirements
@@ -54,6 +54,22 @@ def test_commands_are_one_for_apt_and_then_each_once() -> None:
         "apt-get install -y maven && mvn x",
     ]
     assert commands([]) == []
+
+
+@pytest.mark.parametrize(("text", "name", "line"), [
+    ("fusermount3 version: 3.14.0\nSSHFS version 3.7.3\n", "sshfs", "SSHFS version 3.7.3"),
+    ("fusermount3 version: 3.14.0\nMFS version 3.0.117-1\nFUSE library version: 3.14.0", "mfsmount", "MFS version 3.0.117-1"),
+    ("\nmke2fs 1.47.0 (5-Feb-2023)\n\tUsing EXT2FS Library version 1.47.0\n", "mkfs.ext4", "mke2fs 1.47.0 (5-Feb-2023)"),
+    ("Usage: mount.x <server>:<volume> <point> -o<options>\n", "mount.x", ""),
+    ("unknown option -- ?\n", "ssh-keygen", ""),
+])  # fmt: skip
+def test_the_line_that_tells_the_version(text: str, name: str, line: str) -> None:
+    assert version_in(text, name) == line
+
+
+def test_systems_that_are_only_used_where_they_are_mounted() -> None:
+    assert {f.what for f in examine(["lustre"]) if f.system} == {"lfs", "lctl"}
+    assert {f.ok for f in examine(["lustre"]) if f.system} <= {True, None}
 
 
 def test_what_merely_limits_is_no_error(few: Path) -> None:

@@ -14,6 +14,7 @@ from assay.systems.eos import EosSystem
 from assay.systems.existing import ExistingSystem, check_existing
 from assay.systems.floor import NullSystem, TmpfsSystem
 from assay.systems.gluster import GlusterSystem
+from assay.systems.hdfs import HdfsSystem
 from assay.systems.local import LocalSystem
 from assay.systems.lustre import LustreSystem
 from assay.systems.moosefs import MooseSystem
@@ -30,6 +31,7 @@ _ADAPTERS: tuple[type[SystemAdapter], ...] = (
     EosSystem,
     LustreSystem,
     TahoeSystem,
+    HdfsSystem,
     PathSystem,
     TmpfsSystem,
     NullSystem,

@@ -57,7 +57,7 @@ class HdfsSystem(HostedSystem):
     }
     requirements: ClassVar[tuple[Requirement, ...]] = hdfs_install.requirements()
     tunables: ClassVar[dict[str, str]] = {
-        "filesystem": "file system of the DataNodes' disks: xfs (default) or ext4",
+        "brick": "file system of the DataNodes' disks: xfs (default) or ext4",
         "heap": f"largest heap of each Java service, e.g. 1GiB; {HEAP} by default",
         "dfs.*": "any option of hdfs-site.xml, e.g. dfs.datanode.synconclose: true",
     }
@@ -73,8 +73,8 @@ class HdfsSystem(HostedSystem):
     @staticmethod
     def check_tuning(tuning: dict[str, Any]) -> None:
         """See catalogue: values that cannot be right."""
-        if (filesystem := tuning.get("filesystem", "xfs")) not in FILESYSTEM_BYTES:
-            raise AdapterError(f"hdfs keeps no data on {filesystem!r}; known: {', '.join(FILESYSTEM_BYTES)}")
+        if (filesystem := tuning.get("brick", "xfs")) not in FILESYSTEM_BYTES:
+            raise AdapterError(f"hdfs has no brick file system {filesystem!r}; known: {', '.join(FILESYSTEM_BYTES)}")
         heap_bytes(tuning.get("heap", HEAP))
         options_of(tuning, hdfs_install.option_names())
 
@@ -98,7 +98,7 @@ class HdfsSystem(HostedSystem):
     def deploy(self) -> None:
         """Start the NameNode and a DataNode on every storage host; ready when every one of them is known to serve."""
         fabric = self.fabric()
-        filesystem = str(self.deployment.tuning.get("filesystem", "xfs"))
+        filesystem = str(self.deployment.tuning.get("brick", "xfs"))
         heap = heap_bytes(self.deployment.tuning.get("heap", HEAP))
         self._cluster = cluster = HdfsCluster(fabric, filesystem, heap)
         try:
@@ -144,7 +144,7 @@ class HdfsSystem(HostedSystem):
             f"hdfs-native {hdfs_install.CLIENT_VERSION}, Linux {os.uname().release}",
             "layout": {"replication": self._layout.copies, "policy": policy_of(self._layout)},
             "options": dict(sorted({**LAB_OPTIONS, **CLIENT_OPTIONS, **self._options}.items())),
-            "filesystem": self.cluster.filesystem,
+            "brick": self.cluster.filesystem,
             "heap": str(self.deployment.tuning.get("heap", HEAP)),
             "disk": self.deployment.disk.model_dump(mode="json", exclude={"directory", "devices"}),
         }

@@ -32,11 +32,11 @@ def test_it_is_used_by_put_and_get() -> None:
 
 def test_tuning(nothing_installed: Path) -> None:
     assert not nothing_installed.exists()
-    check_tuning("hdfs/rain-3-2", {"filesystem": "ext4", "heap": "512MiB", "dfs.datanode.synconclose": True})
-    with pytest.raises(AdapterError, match="has no tuning 'replication'; known: filesystem, heap, dfs"):
+    check_tuning("hdfs/rain-3-2", {"brick": "ext4", "heap": "512MiB", "dfs.datanode.synconclose": True})
+    with pytest.raises(AdapterError, match="has no tuning 'replication'; known: brick, heap, dfs"):
         check_tuning("hdfs/rain-3-2", {"replication": 2})
-    with pytest.raises(AdapterError, match="hdfs keeps no data on 'zfs'; known: xfs, ext4"):
-        check_tuning("hdfs/rain-3-2", {"filesystem": "zfs"})
+    with pytest.raises(AdapterError, match="hdfs has no brick file system 'zfs'; known: xfs, ext4"):
+        check_tuning("hdfs/rain-3-2", {"brick": "zfs"})
     with pytest.raises(AdapterError, match="'8MiB' is too little for a NameNode; at least 96MiB"):
         check_tuning("hdfs/rain-3-2", {"heap": "8MiB"})
 
@@ -51,7 +51,7 @@ def test_a_name_that_hdfs_does_not_know_is_refused_where_it_is_installed(nothing
         jar.writestr("org/apache/hadoop/hdfs/DFSConfigKeys.class", b"\x01\x00\x18dfs.datanode.synconclose\x01\x00dfs.")
     assert hdfs_install.option_names() == {"dfs.blocksize", "dfs.datanode.synconclose"}
     check_tuning("hdfs/distributed", {"dfs.blocksize": "64m", "dfs.datanode.synconclose": True})
-    with pytest.raises(AdapterError, match="HDFS has no option 'dfs.block.size'"):
+    with pytest.raises(AdapterError, match=r"HDFS has no option 'dfs\.block\.size'"):
         check_tuning("hdfs/distributed", {"dfs.block.size": "64m"})
 
 
@@ -91,5 +91,5 @@ def test_names_stay_below_the_layouts_directory() -> None:
 
 def test_heaps() -> None:
     assert heap_bytes("1GiB") == 1 << 30
-    with pytest.raises(AdapterError, match="^heap: "):
+    with pytest.raises(AdapterError, match=r"^heap: "):
         heap_bytes("much")

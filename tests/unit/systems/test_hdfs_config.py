@@ -95,7 +95,7 @@ def test_options_from_the_tuning() -> None:
     tuning = {"dfs.datanode.synconclose": True, "dfs.blocksize": "64m", "heap": "1GiB"}
     assert options_of(tuning, known) == {"dfs.datanode.synconclose": "true", "dfs.blocksize": "64m"}
     assert options_of({"dfs.any": 3}) == {"dfs.any": "3"}, "nothing is known when it is not installed"
-    with pytest.raises(AdapterError, match="HDFS has no option 'dfs.blocksise'; Hadoop would ignore it"):
+    with pytest.raises(AdapterError, match=r"HDFS has no option 'dfs\.blocksise'; Hadoop would ignore it"):
         options_of({"dfs.blocksise": 1}, known)
     with pytest.raises(AdapterError, match=r"dfs\.replication is what the lab sets by itself"):
         options_of({"dfs.replication": 2}, known)

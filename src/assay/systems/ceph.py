@@ -135,7 +135,11 @@ class CephSystem(HostedMount):
 
     def _mount_on(self, client: Host) -> None:
         """See HostedMount."""
-        ceph_mount.mount(client, self.point, FILESYSTEM, DIRECTORY, str(self.deployment.tuning.get("mount", "")))
+        try:
+            ceph_mount.mount(client, self.point, FILESYSTEM, DIRECTORY, str(self.deployment.tuning.get("mount", "")))
+        except AdapterError as error:
+            status = self.cluster.status()
+            raise (AdapterError(f"{error}; {status}") if status.inactive else error) from None
         pool = ceph_mount.pool_at(client, self.point)["pool"]
         if pool != DATA:
             raise AdapterError(f"{client.name}: files of {self.point} go to pool {pool}, not to {DATA}")

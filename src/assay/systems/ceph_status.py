@@ -125,13 +125,3 @@ def layout_of_pool(pool: Mapping[str, Any], profiles: Mapping[str, Mapping[str, 
 def parse_directory_layout(text: str) -> dict[str, str]:
     """``ceph.dir.layout``: ``stripe_unit=4194304 stripe_count=1 object_size=4194304 pool=data``."""
     return dict(part.split("=", 1) for part in text.split() if "=" in part)
-
-
-def hosts_of_osds(tree: Mapping[str, Any]) -> dict[int, str]:
-    """The host of each OSD, from ``ceph osd tree``."""
-    return {
-        int(child): str(node["name"])
-        for node in tree["nodes"]
-        if node["type"] == "host"
-        for child in node.get("children", [])
-    }

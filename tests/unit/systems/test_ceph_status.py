@@ -12,7 +12,6 @@ from assay.model.layout import parse_layout
 from assay.systems.base import AdapterError
 from assay.systems.ceph_status import (
     health,
-    hosts_of_osds,
     layout_of_pool,
     map_age_seconds,
     parse_directory_layout,
@@ -131,7 +130,7 @@ def test_the_age_of_a_map_is_in_unix_time() -> None:
     assert map_age_seconds(dump, 103.0) == pytest.approx(2.5)
 
 
-def test_directories_and_hosts() -> None:
+def test_the_layout_of_a_directory() -> None:
     text = "stripe_unit=4194304 stripe_count=1 object_size=4194304 pool=data"
     assert parse_directory_layout(text) == {
         "stripe_unit": "4194304",
@@ -139,4 +138,3 @@ def test_directories_and_hosts() -> None:
         "object_size": "4194304",
         "pool": "data",
     }
-    assert hosts_of_osds(sample("osd_tree")) == {i: f"ceh{i}" for i in range(6)}

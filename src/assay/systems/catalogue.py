@@ -21,6 +21,7 @@ from assay.systems.moosefs import MooseSystem
 from assay.systems.nfs import NfsSystem
 from assay.systems.path import PathSystem
 from assay.systems.tahoe import TahoeSystem
+from assay.systems.xtreemfs import XtreemSystem
 
 _ADAPTERS: tuple[type[SystemAdapter], ...] = (
     LocalSystem,
@@ -32,6 +33,7 @@ _ADAPTERS: tuple[type[SystemAdapter], ...] = (
     LustreSystem,
     TahoeSystem,
     HdfsSystem,
+    XtreemSystem,
     PathSystem,
     TmpfsSystem,
     NullSystem,

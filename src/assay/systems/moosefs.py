@@ -19,7 +19,7 @@ from assay.systems import moosefs_mount, moosefs_resize
 from assay.systems.base import AdapterError, Deployment
 from assay.systems.existing import MountKind
 from assay.systems.hosted import HostedMount, check_machine
-from assay.systems.hosts import wait_until
+from assay.systems.hosts import each, wait_until
 from assay.systems.moosefs_cli import Chunk, files_of_chunks
 from assay.systems.moosefs_cluster import MooseCluster
 from assay.systems.moosefs_config import (
@@ -108,8 +108,7 @@ class MooseSystem(HostedMount):
         fabric = self.fabric()
         self._cluster = cluster = MooseCluster(fabric, self._filesystem, self.deployment.tuning)
         try:
-            cluster.start_master()
-            cluster.make_disks(fabric.storage)
+            each((cluster.start_master, lambda: cluster.make_disks(fabric.storage)), lambda begin: begin())
             cluster.start_servers(fabric.storage)
             self._set_goal(cluster.first)
         except (AdapterError, LabError, HostError) as error:

@@ -76,10 +76,12 @@ def chunk_servers(answer: list[tuple[str, ...]]) -> list[ChunkServer]:
             continue
         try:
             _, address, port, _, _, version, _, _, chunks, used, total, leaving, chunks2, _, total2 = fields
+            # a server from which the master has deleted the last superfluous copy is no longer called ready, it is empty
+            empty = not (int(total) or int(chunks2)) and int(total2) > 0
             found.append(
                 ChunkServer(
-                    address, int(port), version, int(chunks), int(used), int(total), leaving == "READY", int(chunks2),
-                    int(total2),
+                    address, int(port), version, int(chunks), int(used), int(total), leaving == "READY" or empty,
+                    int(chunks2), int(total2),
                 )
             )  # fmt: skip
         except ValueError:

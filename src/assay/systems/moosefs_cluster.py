@@ -43,6 +43,11 @@ class MooseCluster:
         """Storage hosts that were not killed."""
         return [host for host in self.fabric.storage if host.name not in self.killed]
 
+    @property
+    def accepted_difference(self) -> float:
+        """How much fuller, 0 to 1, one server may be than another before the master moves chunks."""
+        return float(settings("master", self._tuning)["ACCEPTABLE_PERCENTAGE_DIFFERENCE"]) / 100
+
     # --- daemons ----------------------------------------------------------------------------------------------------------
 
     def start_master(self) -> None:

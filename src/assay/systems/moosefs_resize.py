@@ -16,7 +16,6 @@ from assay.systems.moosefs_config import CHUNK_BYTES, check_hosts
 POLL_SECONDS = 1.0
 MOVE_SECONDS = 24 * 3600.0  # progress is shown; whoever does not want to wait interrupts
 QUIET_SECONDS = 150.0  # two rounds of the master over all chunks, at 60 s each, in which it has moved none
-_ACCEPTED = 0.01  # ACCEPTABLE_PERCENTAGE_DIFFERENCE of the master
 
 
 def grow(cluster: MooseCluster, hosts: int, progress: Callable[[str], None]) -> None:
@@ -30,7 +29,7 @@ def grow(cluster: MooseCluster, hosts: int, progress: Callable[[str], None]) -> 
     progress(f"{', '.join(host.name for host in added)} added, {len(cluster.up)} chunk servers")
     end = time.monotonic() + MOVE_SECONDS
     said, since = "", time.monotonic()
-    while not balanced(servers := list(cluster.servers().values())):
+    while not balanced(servers := list(cluster.servers().values()), cluster.accepted_difference):
         now = f"rebalance: chunks {', '.join(str(s.chunks) for s in sorted(servers, key=_number))}"
         if now != said:
             said, since = now, time.monotonic()
@@ -44,13 +43,13 @@ def grow(cluster: MooseCluster, hosts: int, progress: Callable[[str], None]) -> 
     progress(f"rebalance ended, servers are full to {full}")
 
 
-def balanced(servers: list[ChunkServer]) -> bool:
-    """Whether the master has nothing to move: servers are equally full, to a percentage point or to one chunk."""
+def balanced(servers: list[ChunkServer], accepted: float) -> bool:
+    """Whether the master has nothing to move: servers are equally full, to what it accepts (0 to 1) or to one chunk."""
     if len(servers) < 2:
         return True
     shares = [server.share for server in servers]
     one_chunk = CHUNK_BYTES / max(1, min(server.total_bytes for server in servers))
-    return max(shares) - min(shares) <= max(_ACCEPTED, one_chunk)
+    return max(shares) - min(shares) <= max(accepted, one_chunk)
 
 
 def shrink(cluster: MooseCluster, layout: Layout, hosts: int, progress: Callable[[str], None]) -> None:

@@ -13,7 +13,7 @@ from assay.model.evidence import DeviceCounters
 from assay.systems.base import AdapterError
 from assay.systems.hosts import HostDisks, each, wait_until
 from assay.systems.moosefs_cli import CHUNK_PORT, ChunkServer, ChunkState, ask, chunk_servers, chunk_state
-from assay.systems.moosefs_config import config_text, settings
+from assay.systems.moosefs_config import accepted_difference, config_text, settings
 
 START_SECONDS = 60.0
 READY_SECONDS = 60.0
@@ -45,8 +45,8 @@ class MooseCluster:
 
     @property
     def accepted_difference(self) -> float:
-        """How much fuller, 0 to 1, one server may be than another before the master moves chunks."""
-        return float(settings("master", self._tuning)["ACCEPTABLE_PERCENTAGE_DIFFERENCE"]) / 100
+        """See moosefs_config."""
+        return accepted_difference(self._tuning)
 
     # --- daemons ----------------------------------------------------------------------------------------------------------
 

@@ -97,6 +97,15 @@ def settings(daemon: str, tuning: Mapping[str, Any]) -> dict[str, str]:
     return DEFAULTS[daemon] | given
 
 
+def accepted_difference(tuning: Mapping[str, Any]) -> float:
+    """How much fuller, 0 to 1, one server may be than another before the master moves chunks. Raises AdapterError."""
+    given = settings("master", tuning)["ACCEPTABLE_PERCENTAGE_DIFFERENCE"]
+    try:
+        return float(given) / 100
+    except ValueError:
+        raise AdapterError(f"master.ACCEPTABLE_PERCENTAGE_DIFFERENCE: {given!r} is no number") from None
+
+
 def check_setting(key: str, program: Path) -> None:
     """Raises AdapterError for a tuning key such as ``master.ATIME_MODE`` that is Assay's own or that the daemon does not know:
     it would take no notice of it, without a word."""

@@ -11,6 +11,7 @@ from assay.systems.base import AdapterError, capabilities
 from assay.systems.catalogue import check_candidate, check_tuning, find_system
 from assay.systems.moosefs import MooseSystem
 from assay.systems.moosefs_config import (
+    accepted_difference,
     check_room,
     check_setting,
     config_text,
@@ -60,6 +61,13 @@ def test_tuning() -> None:
         check_tuning("moosefs/distributed", {"filesystem": "zfs"})
     with pytest.raises(AdapterError, match=r"has no tuning 'metalogger\.X'"):
         check_tuning("moosefs/distributed", {"metalogger.X": 1})
+
+
+def test_what_counts_as_balanced() -> None:
+    assert accepted_difference({}) == 0.1
+    assert accepted_difference({"master.ACCEPTABLE_PERCENTAGE_DIFFERENCE": 0.5}) == 0.005
+    with pytest.raises(AdapterError, match="'much' is no number"):
+        check_tuning("moosefs/distributed", {"master.ACCEPTABLE_PERCENTAGE_DIFFERENCE": "much"})
 
 
 def test_settings_that_a_daemon_does_not_know(tmp_path: Path) -> None:

@@ -114,6 +114,9 @@ SUBJECTS: list[Subject] = [
             patience_seconds=60, loaded_seconds=15),
     Subject("hdfs/rain-3-2", 6, survives=2, writes_degraded=False, tier="replicated", patience_seconds=60,
             loaded_seconds=15),
+    # the primary's lease of 15 s must run out before another OSD takes over
+    Subject("xtreemfs/striped-2", 2, survives=0, grows=1, patience_seconds=60, loaded_seconds=8),
+    Subject("xtreemfs/replicated-3", 3, survives=1, patience_seconds=60, loaded_seconds=8),
 ]  # fmt: skip
 
 

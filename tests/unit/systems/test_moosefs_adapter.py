@@ -88,6 +88,7 @@ def test_settings_of_a_lab_and_of_a_candidate() -> None:
         "NICE_LEVEL": "-5",
         "REPLICATIONS_DELAY_INIT": "0",
         "CHUNKS_LOOP_MIN_TIME": "60",
+        "CHUNKS_WRITE_REP_LIMIT": "2,1,0,4",
         "ACCEPTABLE_PERCENTAGE_DIFFERENCE": "10",
     }
     assert settings("chunkserver", tuning)["HDD_FSYNC_BEFORE_CLOSE"] == "1"

@@ -27,9 +27,9 @@ from assay.systems.hosts import HostDisks, each, log_tail, wait_until
 
 NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
-READY_SECONDS = 120.0
+READY_SECONDS = 300.0  # seven virtual machines on a busy machine; one that has ended is noticed at once
 ANSWER_SECONDS = 10.0
-TOOL_SECONDS = 60.0
+TOOL_SECONDS = 180.0
 _POLL_SECONDS = 0.15
 _LOOK_SECONDS = 3.0  # between looks at the processes themselves
 

@@ -106,7 +106,7 @@ def words_of(error: Exception) -> str:
     """What the client says, as one line of at most 300 characters; of the DataNodes that it lists only their names."""
     text = " ".join(str(error).split())
     if match := re.search(r"\[DatanodeInfoProto.*", text):
-        names = re.findall(r'host_name: "([^"]*)"', match[0])
+        names = re.findall(r'host_name: \\?"([^"\\]*)', match[0])  # quoted once or twice
         text = f"{text[: match.start()]}{', '.join(dict.fromkeys(names))}"
     return text[:300]
 

@@ -99,4 +99,5 @@ def test_the_clients_words_are_one_line() -> None:
         'host_name: "s2" } }, DatanodeInfoProto { id: DatanodeIdProto { host_name: "s3" } }]")'
     )
     assert words_of(ValueError(said)) == 'DataTransferError("All DataNodes failed: s2, s3'
+    assert words_of(ValueError(said.replace('"', '\\"'))).endswith("All DataNodes failed: s2, s3")
     assert words_of(ValueError("two\n lines")) == "two lines"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from assay.systems.base import CAPABILITIES, HasRequirements, SystemAdapter, capabilities
 from assay.systems.catalogue import SYSTEMS
 from assay.systems.existing import ExistingSystem, KnowsMounts
+from assay.systems.requirements import Requirement, programs_directory
 
 ON_LAB = "hosts of a lab"
 ON_THIS_MACHINE = "this machine"
@@ -97,8 +98,14 @@ def _entry(adapter: type[SystemAdapter]) -> SystemEntry:
         layouts=dict(adapter.layouts),
         tuning=dict(adapter.tunables),
         capabilities=capabilities(adapter),
-        requirements=[f"{r.name} ({r.only})" if r.only else r.name for r in declared],
+        requirements=[_requirement(r) for r in declared],
     )
+
+
+def _requirement(requirement: Requirement) -> str:
+    """Its name as on every machine."""
+    name = requirement.name.replace(str(programs_directory()), "$ASSAY_SYSTEMS")
+    return f"{name} ({requirement.only})" if requirement.only else name
 
 
 def _first_paragraph(text: str) -> str:

@@ -24,6 +24,10 @@ class AdapterError(Exception):
     """A system could not be deployed, mounted or asked; the message is one clear line with what would help."""
 
 
+class NoAnswerError(AdapterError):
+    """A system gave no answer in time: no fault that is known, and nothing that is known to be well."""
+
+
 @dataclass(frozen=True)
 class Deployment:
     """What an adapter is given: where to work and what to make. ``name`` is unique within the lab."""

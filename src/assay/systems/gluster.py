@@ -7,43 +7,34 @@ import re
 import shutil
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, ClassVar
 
 from assay.lab import remote
-from assay.lab.caches import Step
 from assay.lab.errors import LabError
-from assay.lab.fabric import Fabric, check_possible
 from assay.lab.host import Host, HostError, search_path
 from assay.lab.hostdisk import MKFS, MKFS_PACKAGES, MOUNT_OPTIONS
-from assay.lab.mounts import ANSWER_SECONDS, unmount
+from assay.lab.mounts import ANSWER_SECONDS
 from assay.model import units
-from assay.model.evidence import DeviceCounters, DurabilityEvidence, SettleEvidence
+from assay.model.evidence import DeviceCounters
 from assay.model.lab import Lab as LabDeclaration
 from assay.systems import gluster_faults, gluster_map, gluster_mount, gluster_probe, gluster_resize
-from assay.systems.base import AdapterError, Deployment
+from assay.systems.base import AdapterError, Deployment, NoAnswerError
 from assay.systems.existing import MountKind
-from assay.systems.gluster_cli import NoAnswerError
 from assay.systems.gluster_cluster import VOLUME, GlusterCluster
 from assay.systems.gluster_volume import Graph, check_hosts, check_room, layout_of
+from assay.systems.hosted import HostedMount, check_machine
 from assay.systems.hosts import bind, each, wait_until
-from assay.systems.mounted import SETTLE_WINDOW_SECONDS, SETTLED_BYTES, MountedSystem
+from assay.systems.requirements import Requirement, program
 
-POINT = Path("/run/mnt") / VOLUME  # on clients
-FUSE = Path("/dev/fuse")
 MOUNT_SECONDS = 60.0
 CONNECT_SECONDS = 30.0
 # options post-op-delay-secs and other-eager-lock-timeout are 1 s; longer: something is to be healed
 LAST_WORDS_SECONDS = 3.0
-UNMOUNT_SECONDS = 2.0  # without an answer by then it goes by force
-PROBE_BYTES = 1 << 20
-_TOOLS = ("glusterd", "gluster", "mount.glusterfs")
-_INSTALL = "install it with: apt-get install -y glusterfs-server glusterfs-client"
 _OPTION = re.compile(r"[a-z][a-z0-9_-]*\.[A-Za-z0-9._-]+")
 _SHARD_BYTES = (4 << 20, 4 << 40)  # what features.shard-block-size takes
 
 
-class GlusterSystem(MountedSystem):
+class GlusterSystem(HostedMount):
     """``glusterfs/distributed``, ``glusterfs/replicated-N``, ``glusterfs/rain-K-M``."""
 
     system: ClassVar[str] = "glusterfs"
@@ -52,8 +43,12 @@ class GlusterSystem(MountedSystem):
         "replicated-N": "each file on N bricks; distributed over sets of N hosts",
         "rain-K-M": "each file in K data and M parity fragments (dispersed); distributed over sets of K+M hosts",
     }
-    needs_hosts: ClassVar[bool] = True
-    directory: Path | None
+    requirements: ClassVar[tuple[Requirement, ...]] = (
+        program("glusterd", "glusterfs-server"),
+        program("gluster", "glusterfs-cli"),
+        program("mount.glusterfs", "glusterfs-client"),
+        program("glusterfs", "glusterfs-client"),
+    )
     tunables: ClassVar[dict[str, str]] = {
         "brick": "file system of the bricks: xfs (default), ext4 or btrfs",
         "shard": "split files into shards of this size, e.g. 64MiB",
@@ -67,19 +62,7 @@ class GlusterSystem(MountedSystem):
         wanted = layout_of(layout)
         check_hosts(wanted, lab.hosts, lab.disk.per_host)
         check_room(wanted, lab.hosts, lab.disk, "xfs", dataset_bytes)
-        if os.geteuid() != 0:
-            raise AdapterError(
-                f"glusterfs/{layout} needs root (namespaces, mounts); run as root, or name an existing mount"
-            )
-        if not FUSE.exists():
-            raise AdapterError(f"{FUSE} is missing; load it with: modprobe fuse (in a container: --device /dev/fuse)")
-        for tool in _TOOLS:
-            if shutil.which(tool, path=search_path()) is None:
-                raise AdapterError(f"{tool} is missing; {_INSTALL}")
-        try:
-            check_possible(lab)
-        except LabError as error:
-            raise AdapterError(str(error)) from None
+        check_machine(f"glusterfs/{layout}", lab, GlusterSystem.requirements, fuse=True)
 
     @staticmethod
     def check_tuning(tuning: dict[str, Any]) -> None:
@@ -122,7 +105,7 @@ class GlusterSystem(MountedSystem):
 
     def deploy(self) -> None:
         """Start servers on all storage hosts, join them, create and start the volume."""
-        fabric = self._fabric()
+        fabric = self.fabric()
         self._cluster = cluster = GlusterCluster(fabric, self._brick)
         try:
             cluster.write_stub()
@@ -134,25 +117,18 @@ class GlusterSystem(MountedSystem):
             self.destroy()
             raise AdapterError(f"{self.deployment.name}: {error}") from None
 
-    def mount(self) -> None:
-        """Mount it on every client, and prove that it is this volume with all its bricks."""
-        try:
-            each(self._fabric().clients, self._mount)
-            self._use(POINT)
-        except (HostError, AdapterError) as error:
-            raise AdapterError(f"{self.deployment.name}: {error}") from None
-
-    def _mount(self, client: Host) -> None:
+    def _mount_on(self, client: Host) -> None:
+        """See HostedMount."""
         servers = [host.name for host in self.cluster.up]
         options = [f"backup-volfile-servers={':'.join(servers[1:4])}"] if servers[1:] else []
         options += filter(None, [str(self.deployment.tuning.get("mount", ""))])
         source = f"{servers[0]}:/{VOLUME}"
-        client.run(["mkdir", "-p", str(POINT)]).must("mount point")
-        argv = ["mount", "-t", "glusterfs", *(["-o", ",".join(options)] if options else []), source, str(POINT)]
+        client.run(["mkdir", "-p", str(self.point)]).must("mount point")
+        argv = ["mount", "-t", "glusterfs", *(["-o", ",".join(options)] if options else []), source, str(self.point)]
         done = client.run(argv, timeout_seconds=MOUNT_SECONDS)
-        entry = client.call(remote.mount_entry, POINT, timeout_seconds=ANSWER_SECONDS)
+        entry = client.call(remote.mount_entry, self.point, timeout_seconds=ANSWER_SECONDS)
         found = (entry or {}).get("point"), (entry or {}).get("fstype"), (entry or {}).get("source")
-        if found != (str(POINT), gluster_mount.FSTYPE, source):  # mount.glusterfs exits with 0 for some failures
+        if found != (str(self.point), gluster_mount.FSTYPE, source):  # mount.glusterfs exits with 0 for some failures
             words = " ".join((done.stdout + done.stderr).decode(errors="replace").split())
             raise AdapterError(f"{client.name}: mounting {source}: {words[-300:] or f'found {found}'}")
         self._await_bricks(client)
@@ -175,31 +151,12 @@ class GlusterSystem(MountedSystem):
     def _state(self, client: Host) -> tuple[Graph, list[str]]:
         """What a client says of its volume, and the bricks to which it is not connected. Raises AdapterError unless it is
         the volume that was deployed."""
-        graph, state, missing = gluster_mount.client_graph(client, POINT)
+        graph, state, missing = gluster_mount.client_graph(client, self.point)
         if (graph.volume, graph.layout) != (VOLUME, self._layout):
-            raise AdapterError(f"{POINT} is {graph.volume}, {graph.layout}, and not {VOLUME}, {self._layout}")
+            raise AdapterError(f"{self.point} is {graph.volume}, {graph.layout}, and not {VOLUME}, {self._layout}")
         self._processes[client.name] = state.process
         self._version = state.version
         return graph, missing
-
-    def unmount(self) -> None:
-        """See SystemAdapter."""
-        self.directory = None
-        if self._cluster is not None:
-            each([client for client in self._fabric().clients if client.is_up], self._let_go)
-
-    def _let_go(self, client: Host) -> None:
-        try:
-            client.call(remote.statvfs, POINT, timeout_seconds=UNMOUNT_SECONDS)
-            hangs = False
-        except OSError:
-            hangs = False  # "Transport endpoint is not connected" is an answer
-        except HostError:
-            hangs = True
-        # an orderly unmount of a mount that hangs would wait for it; force aborts what waits, lazy asks it nothing
-        options = ["--force", "--lazy"] if hangs else []
-        if not client.run(["umount", *options, str(POINT)]).ok and not hangs:
-            client.run(["umount", "--force", "--lazy", str(POINT)])
 
     def destroy(self) -> None:
         """Kill the servers and remove their disks. An orderly stop would take seconds and leave nothing more behind."""
@@ -221,19 +178,9 @@ class GlusterSystem(MountedSystem):
             "disk": self.deployment.disk.model_dump(mode="json", exclude={"directory", "devices"}),
         }
 
-    def _fabric(self) -> Fabric:
-        if self.deployment.fabric is None:
-            raise AdapterError(f"{self.deployment.name} needs hosts of a lab")
-        return self.deployment.fabric
-
     # --- state ----------------------------------------------------------------------------------------------------------
 
-    def _servers_cold(self) -> list[Step]:
-        """Mount again: a new client process has no cache of its own. The bricks' page cache is this machine's."""
-        self._wait_for_last_words()
-        return [step for steps in each(self.deployment.clients, self._remount) for step in steps]
-
-    def _wait_for_last_words(self) -> None:
+    def _before_remount(self) -> None:
         """Wait until the clients have closed their transactions on the bricks, which they put off for a second after the
         last write: unmounted before, they leave sound files behind that count as damaged and are healed much later."""
         if not self._layout.parity:
@@ -242,41 +189,8 @@ class GlusterSystem(MountedSystem):
         while time.monotonic() < end and self.cluster.open_transactions():
             time.sleep(0.1)
 
-    def _remount(self, client: Host) -> list[Step]:
-        before = self._processes.get(client.name)
-        try:
-            unmount(client, POINT)
-            self._mount(client)
-        except LabError as error:
-            raise AdapterError(f"{self.deployment.name}: {error}") from None
-        self._mounted.pop(client.name, None)
-        self._entry(client)
-        # the proof: what answers now is another process, so nothing that the old one held can be served
-        replaced = 0 if self._processes[client.name] != before else 1
-        return [(f"{client.name}: unmount and mount", 0), (f"{client.name}: another client process answers", replaced)]
-
-    def settle(self, timeout_seconds: float) -> SettleEvidence:
-        """Wait until nothing is left to heal or to move and the bricks' devices have moved next to nothing for a tenth of a
-        second."""
-        started = time.monotonic()
-        while True:
-            last, since = self.cluster.counters(), time.monotonic()
-            try:
-                left, said = self._left_to_do(max(1.0, timeout_seconds - (since - started)))
-            except NoAnswerError as error:
-                return SettleEvidence(settled=None, waited_seconds=time.monotonic() - started, detail=str(error))
-            time.sleep(max(0.0, SETTLE_WINDOW_SECONDS - (time.monotonic() - since)))
-            now = self.cluster.counters()
-            moved = sum(c.read_bytes + c.written_bytes for c in now) - sum(c.read_bytes + c.written_bytes for c in last)
-            quiet = moved <= SETTLED_BYTES and not any(c.in_flight for c in now)
-            waited = time.monotonic() - started
-            settled = quiet and not left
-            if settled or waited >= timeout_seconds:
-                detail = f"{said}; bricks moved {moved} bytes in 0.1 s"
-                return SettleEvidence(settled=settled, waited_seconds=waited, detail=detail)
-
     def _left_to_do(self, timeout_seconds: float) -> tuple[bool, str]:
-        """Whether there is background work, in words."""
+        """See HostedSystem."""
         if self._moving:
             state = gluster_resize.rebalance(self.cluster)
             if not state.ended:
@@ -288,30 +202,18 @@ class GlusterSystem(MountedSystem):
             return bool(heal.pending), str(heal)
         return False, "nothing to move"
 
-    def counters(self) -> list[DeviceCounters] | None:
-        """Bytes moved by the device of every brick."""
+    def device_counters(self) -> list[DeviceCounters]:
+        """See HostedSystem: of every brick."""
         return self.cluster.counters()
 
-    def probe_durability(self) -> DurabilityEvidence:
-        """Write 1 MiB, fsync, and see which bricks' devices have received their part by then."""
-        probe = self._where() / ".assay-durability-probe"
-        before = {c.device: c.written_bytes for c in self.cluster.counters()}
-        try:
-            handle = self.client.call(remote.open_synced, probe, PROBE_BYTES)
-            after = self.cluster.counters()
-            self.client.call(remote.close_and_remove, handle, probe)
-        except OSError as error:
-            return DurabilityEvidence(declared="unknown", probed=None, detail=f"probe failed: {error.strerror}")
-        part = PROBE_BYTES // self._layout.data
-        reached = [c.device for c in after if c.written_bytes - before.get(c.device, 0) >= part]
-        durable = len(reached) >= self._layout.width
-        tier = "replicated" if self._layout.parity else "device"
-        return DurabilityEvidence(
-            declared=tier if durable else "page-cache",
-            probed=durable,
-            detail=f"{part} bytes or more reached {len(reached)} of {self._layout.width} devices by the end of fsync of "
-            f"{PROBE_BYTES} bytes",
-        )
+    def _process_on(self, client: Host) -> str:
+        """See HostedMount."""
+        self._state(client)
+        return self._processes[client.name]
+
+    def _copies(self) -> tuple[int, int]:
+        """See HostedMount."""
+        return self._layout.data, self._layout.parity
 
     def health(self) -> tuple[bool | None, str]:
         """As for any mount, and every client is connected to every brick."""
@@ -319,7 +221,7 @@ class GlusterSystem(MountedSystem):
         if not healthy:
             return healthy, detail
         for client in self.deployment.clients:
-            healthy, connected = gluster_mount.health(client, POINT)
+            healthy, connected = gluster_mount.health(client, self.point)
             if not healthy:
                 return healthy, f"{client.name}: {connected}"
             detail += f", {connected}"
@@ -357,7 +259,10 @@ class GlusterSystem(MountedSystem):
         """Bricks to which some client is not connected."""
         missing: set[str] = set()
         for client in self.deployment.clients:
-            missing |= set(self._state(client)[1])
+            try:
+                missing |= set(self._state(client)[1])
+            except NoAnswerError:  # with too many bricks lost its mount answers nothing, until they are back
+                missing |= set(self.cluster.bricks_of(self.cluster.up))
         return sorted(missing)
 
     # --- growing and shrinking (see gluster_resize) -----------------------------------------------------------------------

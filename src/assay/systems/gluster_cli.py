@@ -12,13 +12,9 @@ from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
 from assay.lab.host import Completed, Host
-from assay.systems.base import AdapterError
+from assay.systems.base import AdapterError, NoAnswerError
 
 CLI_SECONDS = 60.0  # the slowest answers take 3 s; a server that is cut off delays them by its ping-timeout, 42 s
-
-
-class NoAnswerError(AdapterError):
-    """The deadline of a command has passed."""
 
 
 def ask(host: Host, *words: str, timeout_seconds: float = CLI_SECONDS) -> Element:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from assay.lab.errors import LabError
 from assay.lab.host import HostError
-from assay.systems.base import AdapterError
-from assay.systems.gluster_cli import NoAnswerError, tell
+from assay.systems.base import AdapterError, NoAnswerError
+from assay.systems.gluster_cli import tell
 from assay.systems.gluster_cluster import VOLUME, GlusterCluster
 from assay.systems.gluster_volume import Graph, spread
 from assay.systems.hosts import wait_until

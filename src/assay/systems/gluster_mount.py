@@ -9,7 +9,7 @@ from typing import Any
 from assay.lab.host import Host
 from assay.lab.mounts import ANSWER_SECONDS
 from assay.systems import gluster_probe
-from assay.systems.base import AdapterError
+from assay.systems.base import AdapterError, NoAnswerError
 from assay.systems.existing import MountKind
 from assay.systems.gluster_probe import ClientState
 from assay.systems.gluster_volume import Graph, graph_of
@@ -21,11 +21,11 @@ _DIFFERING = ("debug/io-stats.volume-id", "debug/io-stats.unique-id")  # between
 
 def client_graph(host: Host, mount: Path) -> tuple[Graph, ClientState, list[str]]:
     """The volume as its client sees it, the client's state, and the bricks to which it is not connected. Raises
-    AdapterError when no GlusterFS client answers there."""
+    NoAnswerError when no GlusterFS client answers there, or one that has lost too many bricks to serve anything."""
     try:
         state = host.call(gluster_probe.client_state, mount, timeout_seconds=ANSWER_SECONDS)
     except OSError as error:
-        raise AdapterError(f"{mount}: no GlusterFS client answers: {error.strerror}") from None
+        raise NoAnswerError(f"{mount}: no GlusterFS client answers: {error.strerror}") from None
     graph = graph_of(state.volfile)
     return graph, state, [b for b, name in zip(graph.bricks, graph.clients, strict=True) if name not in state.connected]
 

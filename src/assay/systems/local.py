@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,6 +15,7 @@ from assay.model import units
 from assay.model.lab import Lab as LabDeclaration
 from assay.systems.base import AdapterError, Deployment
 from assay.systems.mounted import MountedSystem, version_line
+from assay.systems.requirements import Requirement, first_missing, program
 
 _MKFS = {
     # -E / -K: discarding the loop file would punch holes into it and charge the next writes for allocation
@@ -25,7 +25,6 @@ _MKFS = {
 }
 # for the same reason; btrfs discards unasked. A user's own mount options come after and win.
 _MOUNT = {"btrfs": "nodiscard"}
-_PACKAGES = {"ext4": "e2fsprogs", "xfs": "xfsprogs", "btrfs": "btrfs-progs"}
 _VERSION = {"ext4": ["mkfs.ext4", "-V"], "xfs": ["mkfs.xfs", "-V"], "btrfs": ["mkfs.btrfs", "--version"]}
 _LEAST_BYTES = 300 << 20  # mkfs.xfs refuses less
 
@@ -44,16 +43,21 @@ class LocalSystem(MountedSystem):
         "mkfs": "further arguments of mkfs, for example '-m reflink=0'",
         "mount": "mount options, for example 'noatime,compress=zstd'",
     }
+    requirements: ClassVar[tuple[Requirement, ...]] = (
+        program("losetup", "mount"),
+        program("mount", "mount"),
+        program("mkfs.ext4", "e2fsprogs", "-V", only="ext4"),
+        program("mkfs.xfs", "xfsprogs", "-V", only="xfs"),
+        program("mkfs.btrfs", "btrfs-progs", only="btrfs"),
+    )
 
     @staticmethod
     def preflight(layout: str, lab: LabDeclaration, dataset_bytes: int) -> None:
         """See SystemAdapter: root, mkfs there, disk large enough for the data set."""
         if os.geteuid() != 0:
             raise AdapterError(f"local/{layout} needs root (loop devices, mount); run as root or use path:DIR")
-        if shutil.which(_MKFS[layout][0], path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is None:
-            raise AdapterError(
-                f"{_MKFS[layout][0]} is missing; install it with: apt-get install -y {_PACKAGES[layout]}"
-            )
+        if problem := first_missing(LocalSystem.requirements, layout):
+            raise AdapterError(problem)
         size = lab.disk.size or _LEAST_BYTES
         if size < _LEAST_BYTES:
             raise AdapterError(

@@ -19,16 +19,17 @@ class Requirement:
     find: Callable[[], Path | None]  # where it is; None when it is missing
     remedy: str  # the exact command that gets it
     version: tuple[str, ...] = ()  # arguments that make the program tell its version; empty: none to ask
+    only: str = ""  # what alone needs it: a layout ("ext4") or a tuning value ("access=sshfs"); empty: every candidate
 
 
-def program(name: str, package: str, *version: str) -> Requirement:
+def program(name: str, package: str, *version: str, only: str = "") -> Requirement:
     """A program of a distribution's package, looked for where root finds programs."""
 
     def find() -> Path | None:
         found = shutil.which(name, path=search_path())
         return Path(found) if found else None
 
-    return Requirement(name, find, f"apt-get install -y {package}", version or ("--version",))
+    return Requirement(name, find, f"apt-get install -y {package}", version or ("--version",), only)
 
 
 def programs_directory() -> Path:
@@ -37,13 +38,13 @@ def programs_directory() -> Path:
     return Path(os.environ.get("ASSAY_SYSTEMS") or Path(data) / "assay" / "systems")
 
 
-def missing(requirements: Iterable[Requirement]) -> list[Requirement]:
-    """Those that are not there."""
-    return [requirement for requirement in requirements if requirement.find() is None]
+def missing(requirements: Iterable[Requirement], *parts: str) -> list[Requirement]:
+    """Those that are not there, of what every candidate needs and what ``parts`` need (see ``Requirement.only``)."""
+    return [r for r in requirements if r.only in ("", *parts) and r.find() is None]
 
 
-def first_missing(requirements: Iterable[Requirement]) -> str | None:
+def first_missing(requirements: Iterable[Requirement], *parts: str) -> str | None:
     """One line that names the first that is not there, and the command that gets it; None when nothing is missing."""
-    for requirement in missing(requirements):
+    for requirement in missing(requirements, *parts):
         return f"{requirement.name} is missing; install it with: {requirement.remedy}"
     return None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assay.model.lab import Lab
-from assay.systems import gluster
+from assay.systems import hosted, requirements
 from assay.systems.base import AdapterError, capabilities
 from assay.systems.catalogue import check_candidate, check_tuning, find_system
 from assay.systems.existing import ExistingSystem
@@ -65,16 +65,16 @@ def test_hosts_and_room_are_checked_before_anything_else() -> None:
 
 
 def test_root_and_tools_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gluster.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(hosted.os, "geteuid", lambda: 1000)
     with pytest.raises(AdapterError, match="needs root"):
         GlusterSystem.preflight("rain-4-2", Lab(), 0)
-    monkeypatch.setattr(gluster.os, "geteuid", lambda: 0)
-    monkeypatch.setattr(gluster, "FUSE", Path("/dev/no-such-device"))
+    monkeypatch.setattr(hosted.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(hosted, "FUSE", Path("/dev/no-such-device"))
     with pytest.raises(AdapterError, match="modprobe fuse"):
         GlusterSystem.preflight("rain-4-2", Lab(), 0)
-    monkeypatch.setattr(gluster, "FUSE", Path("/dev/null"))
-    monkeypatch.setattr(gluster, "search_path", lambda: "/nowhere")
-    line = "glusterd is missing; install it with: apt-get install -y glusterfs-server glusterfs-client"
+    monkeypatch.setattr(hosted, "FUSE", Path("/dev/null"))
+    monkeypatch.setattr(requirements, "search_path", lambda: "/nowhere")
+    line = "glusterd is missing; install it with: apt-get install -y glusterfs-server"
     with pytest.raises(AdapterError, match=line):
         GlusterSystem.preflight("rain-4-2", Lab(), 0)
 

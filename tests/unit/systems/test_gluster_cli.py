@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from assay.lab.host import Completed
-from assay.systems.base import AdapterError
+from assay.systems.base import AdapterError, NoAnswerError
 from assay.systems.gluster_cli import (
     HealState,
-    NoAnswerError,
     brick_states,
     connected_peers,
     heal_state,

@@ -1,7 +1,7 @@
 //! Reads a trace file, up to the last whole block.
 use super::{Block, Kind, Rows, BLOCK_HEADER, BLOCK_MAGIC, MAGIC, VERSION};
 use crate::codec;
-use crate::model::Trace;
+use crate::model::{Trace, MOST_BYTES};
 use crate::{fail, Context, Error, Result};
 use serde::Deserialize;
 use std::fs;
@@ -107,7 +107,8 @@ impl<R: Read + Seek> Reader<R> {
 fn table<T: for<'a> Deserialize<'a>>(block: &Block, body: &[u8], into: &mut Vec<T>) -> Result<()> {
     let rows: Rows<T> = json(block, body)?;
     let first = rows.first as usize;
-    if first > into.len() {
+    // rows may be replaced, but what events refer to already stays
+    if first > into.len() || into.len() - first > rows.rows.len() {
         fail!("a table has a gap at byte {}", block.offset);
     }
     into.truncate(first);
@@ -127,18 +128,24 @@ fn take(trace: &mut Trace, block: &Block, body: &[u8]) -> Result<()> {
         Some(Kind::Summary) => trace.summary = Some(json(block, body)?),
         Some(Kind::Paths) => table(block, body, &mut trace.paths)?,
         Some(Kind::Tasks) => table(block, body, &mut trace.tasks)?,
-        Some(Kind::Files) => table(block, body, &mut trace.files)?,
+        Some(Kind::Files) => {
+            table(block, body, &mut trace.files)?;
+            let known = trace.paths.len();
+            if let Some(bad) = trace.files.iter().position(|f| f.path as usize >= known) {
+                trace.files.truncate(bad);
+                fail!("a file refers to what is not there (byte {})", block.offset);
+            }
+        }
         Some(Kind::Events) => {
             let events = codec::decode(body, block.raw as usize, block.rows as usize)?;
             for e in &events {
                 if e.task as usize >= trace.tasks.len()
                     || e.file.max(e.file2) as usize >= trace.files.len()
                     || e.path.max(e.path2) as usize >= trace.paths.len()
+                    || e.bytes() > MOST_BYTES
+                    || e.start.checked_add(e.duration).is_none()
                 {
-                    fail!(
-                        "an event refers to what is not there (byte {})",
-                        block.offset
-                    );
+                    fail!("an event is impossible (byte {})", block.offset);
                 }
             }
             trace.events.extend(events);

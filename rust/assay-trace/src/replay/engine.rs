@@ -8,8 +8,9 @@ use super::hands::Hands;
 use super::mapping::Mapping;
 use super::plan::{Lane, Plan, Step};
 use super::{Options, Timing};
-use crate::model::Trace;
+use crate::model::{Op, Trace};
 use crate::{fail, Result};
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
@@ -70,6 +71,8 @@ pub struct Copy<'a> {
     progress_at: usize,
     fds_at: usize,
     pub(super) paths: Vec<CString>,
+    /// Texts of symbolic links, by the numbers of the link's path and of its recorded text.
+    pub(super) links: HashMap<(u32, u32), CString>,
     pub(super) root: CString,
     pub(super) options: &'a Options,
     pub begin: u64,
@@ -102,17 +105,25 @@ impl<'a> Copy<'a> {
         let progress_at = (steps * std::mem::size_of::<Done>()).next_multiple_of(LINE);
         let fds_at = progress_at + plan.lanes.len() * LINE;
         let memory = Memory::new(fds_at + trace.files.len() * 4 + LINE)?;
-        let root = root.to_string_lossy().trim_end_matches('/').to_owned();
+        let root = std::path::absolute(root)
+            .unwrap_or_else(|_| root.to_owned())
+            .to_string_lossy()
+            .trim_end_matches('/')
+            .to_owned();
+        // what takes no part has no name: a step that used it nonetheless would fail
         let paths = trace
             .paths
             .iter()
-            .map(|p| {
-                let mapped = if mapping.holds(p) {
-                    format!("{root}/{}", mapping.relative(p))
-                } else {
-                    p.clone()
-                };
-                CString::new(mapped).unwrap_or_default()
+            .map(|p| CString::new(mapping.target(&root, p).unwrap_or_default()).unwrap_or_default())
+            .collect();
+        let links = plan
+            .lanes
+            .iter()
+            .flat_map(|lane| &lane.steps)
+            .filter(|s| s.op == Op::Symlink)
+            .map(|s| {
+                let text = mapping.link_text(&root, trace.path(s.path), trace.path(s.path2));
+                ((s.path, s.path2), CString::new(text).unwrap_or_default())
             })
             .collect();
         let copy = Copy {
@@ -122,6 +133,7 @@ impl<'a> Copy<'a> {
             progress_at,
             fds_at,
             paths,
+            links,
             root: CString::new(root).unwrap_or_default(),
             options,
             begin: 0,

@@ -176,7 +176,10 @@ impl<'a, 'b> Hands<'a, 'b> {
                 Op::Rmdir => i64::from(libc::rmdir(self.path(s.path))),
                 Op::Mkdir => i64::from(libc::mkdir(self.path(s.path), 0o755)),
                 Op::Link => i64::from(libc::link(self.path(s.path), self.path(s.path2))),
-                Op::Symlink => i64::from(libc::symlink(self.path(s.path2), self.path(s.path))),
+                Op::Symlink => {
+                    let text = self.copy.links[&(s.path, s.path2)].as_ptr();
+                    i64::from(libc::symlink(text, self.path(s.path)))
+                }
                 Op::Stat => {
                     let mut status: libc::stat = std::mem::zeroed();
                     i64::from(libc::lstat(self.path(s.path), &mut status))

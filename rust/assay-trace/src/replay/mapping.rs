@@ -1,5 +1,6 @@
 //! Which paths of a trace take part in a replay, and where they go.
-use crate::model::{Event, Op, Trace};
+use super::plan::parent_of;
+use crate::model::{normalise, Event, Op, Trace};
 
 /// Which paths take part, and where they go.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +14,7 @@ impl Mapping {
         let special = ["/dev", "/proc", "/sys"];
         if !path.starts_with('/')
             || path.ends_with(" (deleted)")
+            || path.split('/').any(|part| part == "..") // a trace from elsewhere must not climb out of the root
             || special
                 .iter()
                 .any(|s| below(path, s) && !below(path, "/dev/shm"))
@@ -20,6 +22,22 @@ impl Mapping {
             return false;
         }
         self.only.is_empty() || self.only.iter().any(|p| below(path, p))
+    }
+
+    /// Where a path of the trace lies in a replay below `root`; None when it takes no part.
+    pub fn target(&self, root: &str, path: &str) -> Option<String> {
+        self.holds(path)
+            .then(|| format!("{root}/{}", self.relative(path)))
+    }
+
+    /// The text of a symbolic link at `path`. It never leads out of the root: what is absolute or climbs is made
+    /// absolute below it.
+    pub fn link_text(&self, root: &str, path: &str, text: &str) -> String {
+        if !text.starts_with('/') && !text.split('/').any(|part| part == "..") {
+            return text.to_owned();
+        }
+        let leads_to = normalise(parent_of(path), text);
+        format!("{root}/{}", self.relative(&leads_to))
     }
 
     /// Where a path of the trace lies below the replay's root, without a leading slash. One prefix is left out.
@@ -73,4 +91,33 @@ pub(super) fn skipped(trace: &Trace, mapping: &Mapping, e: &Event) -> Option<&'s
         return Some("outside the replayed directories"); // the replay's own root is not the trace's to make or remove
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_leads_out_of_the_root() {
+        let all = Mapping::default();
+        assert_eq!(all.target("/r", "/w/a").as_deref(), Some("/r/w/a"));
+        for path in [
+            "/../etc/passwd",
+            "/w/../../etc",
+            "relative",
+            "/proc/self/root",
+        ] {
+            assert_eq!(all.target("/r", path), None, "{path}");
+        }
+        for (text, wanted) in [
+            ("b", "b"),
+            ("/etc", "/r/etc"),
+            ("/proc/self/root", "/r/proc/self/root"),
+            ("../b", "/r/w/b"),
+            ("../../../../etc", "/r/etc"),
+            ("b/../../../..", "/r/"),
+        ] {
+            assert_eq!(all.link_text("/r", "/w/d/link", text), wanted);
+        }
+    }
 }

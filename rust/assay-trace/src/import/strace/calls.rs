@@ -41,7 +41,7 @@ pub fn forked(
     if let Some(here) = state.directory.get(&process).cloned() {
         state.directory.entry(pid).or_insert(here);
     }
-    let birth = start + c.duration;
+    let birth = start.saturating_add(c.duration);
     match tables.known_task(child) {
         Some(n) => {
             let t = &mut tables.trace.tasks[n as usize];
@@ -133,7 +133,7 @@ pub fn moved(
     let value = |at: usize| c.arguments.get(at).and_then(|a| number(a));
     // the data may hold anything: the numbers are counted from the end
     e.count = if vector {
-        c.result.max(0) as u64
+        c.bytes()? as u64
     } else {
         let at = if positioned {
             last.checked_sub(1)
@@ -143,7 +143,7 @@ pub fn moved(
         at.and_then(value).ok_or("the length is no number")? as u64
     };
     let size_of = tables.trace.files[e.file as usize].path;
-    let bytes = c.result.max(0);
+    let bytes = c.bytes()?;
     let given = if c.name.ends_with("v2") {
         last.checked_sub(1)
     } else {
@@ -213,7 +213,7 @@ pub fn between(
         _ => Op::CopyFileRange,
     };
     e.count = number(count).ok_or("the length is no number")? as u64;
-    let bytes = c.result.max(0);
+    let bytes = c.bytes()?;
     let mut side = |text: &str, offset: &str, state: &mut State| -> (u32, i64) {
         let Some((_, n)) = state.find(tid, text, tables) else {
             return (0, 0);

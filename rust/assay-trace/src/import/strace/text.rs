@@ -1,5 +1,6 @@
 //! strace's lines taken apart: times, calls and their arguments, quoted strings, descriptors, flags.
 use super::super::seconds;
+use crate::model::MOST_BYTES;
 
 pub type Parsed<T> = std::result::Result<T, String>;
 
@@ -14,6 +15,14 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
+    /// Bytes moved.
+    pub fn bytes(&self) -> Parsed<i64> {
+        match self.result.max(0) {
+            bytes if bytes as u64 > MOST_BYTES => Err(format!("{bytes} bytes are too many")),
+            bytes => Ok(bytes),
+        }
+    }
+
     pub fn argument(&self, n: usize) -> Parsed<&'a str> {
         self.arguments
             .get(n)

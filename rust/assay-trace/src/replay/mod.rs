@@ -202,7 +202,7 @@ pub fn replay(options: &Options) -> Result<Outcome> {
     }
     let mut options = options.clone();
     if options.spin_ns == 0 && options.timing != Timing::Asap {
-        options.spin_ns = clock::calibrate();
+        options.spin_ns = clock::calibrate(options.rt_priority);
     }
     outcome.spin_seconds = options.spin_ns as f64 / 1e9;
     raise_descriptor_limit();

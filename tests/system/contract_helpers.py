@@ -94,6 +94,26 @@ SUBJECTS: list[Subject] = [
     # two of three copies must be there for a write (client quorum)
     Subject("glusterfs/replicated-3", 3, lab={"clients": 2}, survives=1, tier="replicated"),
     Subject("glusterfs/rain-4-2", 6, survives=2, tier="replicated"),
+    # operations on what is lost time out after 30 s (client.rados_osd_op_timeout)
+    Subject("ceph/distributed", 3, {"pg_num": 16}, survives=0, grows=1, tier="device", patience_seconds=45,
+            loaded_seconds=10, label="ceph-distributed"),
+    Subject("ceph/replicated-2", 3, lab={"clients": 2}, survives=1, tier="replicated", patience_seconds=45,
+            loaded_seconds=10),
+    Subject("ceph/rain-4-2", 6, survives=2, tier="replicated", patience_seconds=45, loaded_seconds=12),
+    # an fsync reaches the chunk servers' page cache only
+    Subject("moosefs/distributed", 3, survives=0, tier="page-cache"),
+    Subject("moosefs/replicated-2", 3, lab={"clients": 2}, survives=1, grows=1, tier="page-cache"),
+    Subject("moosefs/replicated-3", 4, survives=2, tier="page-cache"),
+    Subject("nfs/distributed", 1, tier="device", loaded_seconds=1),
+    # a server that has just died is given up after 30 s
+    Subject("tahoe/rain-4-2", 6, lab={"clients": 2}, survives=2, grows=1, tier="page-cache", patience_seconds=60,
+            loaded_seconds=12),
+    # its client may fail to write to a host that died less than 14 s ago, before the NameNode has noticed
+    Subject("hdfs/distributed", 3, survives=0, grows=1, tier="device", patience_seconds=60, loaded_seconds=15),
+    Subject("hdfs/replicated-3", 4, lab={"clients": 2}, survives=2, writes_degraded=False, tier="replicated",
+            patience_seconds=60, loaded_seconds=15),
+    Subject("hdfs/rain-3-2", 6, survives=2, writes_degraded=False, tier="replicated", patience_seconds=60,
+            loaded_seconds=15),
 ]  # fmt: skip
 
 

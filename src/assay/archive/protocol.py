@@ -75,21 +75,22 @@ class Rate:
 
 
 def rate(
-    bins: Sequence[int] | NDArray[np.uint64], bin_seconds: float, end_seconds: float, *, batches: int = BATCHES,
-    confidence: float = 0.95,
+    bins: Sequence[int] | NDArray[np.uint64], bin_seconds: float, end_seconds: float, *, seconds: float,
+    batches: int = BATCHES, confidence: float = 0.95,
 ) -> Rate:  # fmt: skip
     """Mean rate between the ramp (the first tenth) and ``end_seconds`` (when threads begin to run dry), and a t interval
-    of batch means. Raises ArchiveError when nothing was read."""
+    of batch means. A reading of ``seconds`` too short for batches has the mean over all of it, which no width of bins
+    rounds. Raises ArchiveError when nothing was read."""
     values = np.asarray(bins, dtype=float)
     if values.sum() <= 0:
         raise ArchiveError("nothing was read")
     last = min(values.size, max(1, int(end_seconds / bin_seconds)))
     first = min(int(last * RAMP_SHARE), last - 1)
     used = values[first:last]
-    mean = float(used.mean()) / bin_seconds
     per = used.size // batches
     if per < 1:
-        return Rate(mean, math.inf, 0, confidence)
+        return Rate(float(values.sum()) / seconds, math.inf, 0, confidence)
+    mean = float(used.mean()) / bin_seconds
     means = used[: per * batches].reshape(batches, per).mean(axis=1) / bin_seconds
     half = float(stats.t.isf((1 - confidence) / 2, batches - 1) * stats.sem(means))
     return Rate(mean, half, batches, confidence)

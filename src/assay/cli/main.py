@@ -72,14 +72,39 @@ def _root(
 
 
 @app.command()
-def doctor(as_json: JsonOpt = False) -> None:
+def doctor(
+    systems: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SYSTEM...]", help="Only what these need, e.g. ceph local/xfs; default: everything."),
+    ] = None,
+    as_json: JsonOpt = False,
+    commands: Annotated[
+        bool, typer.Option("--commands", help="Print just the shell commands that get what is missing, one per line.")
+    ] = False,
+) -> None:
     """What this machine can run, what is missing, and the command that gets it.
 
-    Example: assay doctor
+    Exit code 3 when something is missing without which nothing runs, or one of the SYSTEMs named does not.
+
+    Example: assay doctor glusterfs --commands | sh
     """
     from assay.cli.doctor import run_doctor
 
-    raise typer.Exit(run_doctor(as_json))
+    raise typer.Exit(run_doctor(systems or [], as_json, commands))
+
+
+@app.command()
+def systems(
+    name: Annotated[str | None, typer.Argument(metavar="[SYSTEM]", help="One, with its layouts and tuning.")] = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """The systems that can be compared, with their layouts, tuning and capabilities.
+
+    Example: assay systems glusterfs
+    """
+    from assay.cli.systems import show_systems
+
+    raise typer.Exit(show_systems(name, as_json))
 
 
 @presets_app.callback()

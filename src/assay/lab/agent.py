@@ -31,9 +31,13 @@ class AgentError(Exception):
 class Agent:
     """One helper process. Calls from several threads wait for each other."""
 
-    def __init__(self, prefix: Sequence[str], environment: Mapping[str, str]) -> None:
-        """``prefix`` is what enters the host (empty: this machine)."""
+    def __init__(
+        self, prefix: Sequence[str], environment: Mapping[str, str], command: Sequence[str] | None = None
+    ) -> None:
+        """``prefix`` is what enters the host (empty: this machine); ``command`` runs this module, by default under the
+        Python that runs Assay."""
         self._prefix, self._environment = list(prefix), dict(environment)
+        self._command = list(command or [sys.executable, "-m", "assay.lab.agent"])
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -72,7 +76,7 @@ class Agent:
         if self._process is None or self._process.poll() is not None:
             try:
                 self._process = subprocess.Popen(
-                    [*self._prefix, sys.executable, "-m", "assay.lab.agent"],
+                    [*self._prefix, *self._command],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     env={**os.environ, **self._environment},

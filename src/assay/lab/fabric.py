@@ -243,7 +243,8 @@ class Fabric:
             self._here().run([*outer, "ip", "link", "delete", f"v-{host.name}"])
         links = []
         for host in hosts:
-            links.append(f"link add v-{host.name} type veth peer name eth0 netns {host.namespaces.pid}")
+            peer = f"peer name eth0 address {hardware_address(host.address)} netns {host.namespaces.pid}"
+            links.append(f"link add v-{host.name} type veth {peer}")
             links.append(f"link set v-{host.name} master {BRIDGE} up")
         self._ip(links, outer, "links")
         shaping = [
@@ -273,6 +274,12 @@ class Fabric:
         file = self.directory / f"{name}.{tool}"
         file.write_text("\n".join([*lines, ""]))
         self._here().run([*prefix, tool, "-batch", str(file)]).must(f"{self.name}: {name}")
+
+
+def hardware_address(address: str) -> str:
+    """The Ethernet address (locally administered) of an IPv4 address: the same when a host is started again, as with a real
+    one. Peers that remember another one go on sending to it for minutes, as long as they hear of the host at all."""
+    return ":".join(["02", "00", *(f"{int(part):02x}" for part in address.split("."))])
 
 
 def shape_commands(network: Network) -> list[str]:

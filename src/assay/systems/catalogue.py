@@ -9,13 +9,35 @@ from typing import Any
 from assay.model.lab import Lab
 from assay.model.layout import layout_matches
 from assay.systems.base import AdapterError, ChecksTuning, Deployment, SystemAdapter
+from assay.systems.ceph import CephSystem
+from assay.systems.eos import EosSystem
 from assay.systems.existing import ExistingSystem, check_existing
 from assay.systems.floor import NullSystem, TmpfsSystem
 from assay.systems.gluster import GlusterSystem
+from assay.systems.hdfs import HdfsSystem
 from assay.systems.local import LocalSystem
+from assay.systems.lustre import LustreSystem
+from assay.systems.moosefs import MooseSystem
+from assay.systems.nfs import NfsSystem
 from assay.systems.path import PathSystem
+from assay.systems.tahoe import TahoeSystem
+from assay.systems.xtreemfs import XtreemSystem
 
-_ADAPTERS: tuple[type[SystemAdapter], ...] = (LocalSystem, GlusterSystem, PathSystem, TmpfsSystem, NullSystem)
+_ADAPTERS: tuple[type[SystemAdapter], ...] = (
+    LocalSystem,
+    GlusterSystem,
+    CephSystem,
+    MooseSystem,
+    NfsSystem,
+    EosSystem,
+    LustreSystem,
+    TahoeSystem,
+    HdfsSystem,
+    XtreemSystem,
+    PathSystem,
+    TmpfsSystem,
+    NullSystem,
+)
 SYSTEMS: dict[str, type[SystemAdapter]] = {adapter.system: adapter for adapter in _ADAPTERS}
 
 

@@ -3,10 +3,11 @@ deployed, nothing is configured, and what only its owners can do (kill hosts, co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from assay.lab import remote
 from assay.lab.host import Host, HostError, LocalHost
@@ -20,7 +21,7 @@ class MountKind:
     """What mounts of a system look like."""
 
     fstypes: tuple[str, ...]  # as in /proc/self/mountinfo, e.g. fuse.glusterfs
-    magic: int  # f_type of statfs(2)
+    magic: int | Mapping[str, int]  # f_type of statfs(2), of all or by fstype
     #: facts of what is mounted at a directory; AdapterError when it is not of the layout that was declared
     inspect: Callable[[Host, Path, str], dict[str, Any]]
     #: whether it is healthy as far as a client can tell, with a detail for people
@@ -67,9 +68,10 @@ def _check_kind(host: Host, directory: Path, kind: MountKind) -> dict[str, str]:
         where = "" if entry["point"] == str(directory) else f" (mounted at {entry['point']})"
         raise AdapterError(f"{directory} is {entry['fstype']}{where}, not {wanted}")
     asked = host.run(["stat", "--file-system", "--format=%t", str(directory)], timeout_seconds=ANSWER_SECONDS)
-    if not asked.ok or int(asked.stdout, 16) != kind.magic:
+    magic = kind.magic if isinstance(kind.magic, int) else kind.magic[entry["fstype"]]
+    if not asked.ok or int(asked.stdout, 16) != magic:
         found = asked.stdout.decode().strip() or asked.stderr.decode(errors="replace").strip()
-        raise AdapterError(f"{directory} calls itself {wanted} but its type is {found}, not {kind.magic:x}")
+        raise AdapterError(f"{directory} calls itself {wanted} but its type is {found}, not {magic:x}")
     return entry
 
 
@@ -82,7 +84,8 @@ class ExistingSystem(PathSystem):
     @classmethod
     def of(cls, adapter: type[SystemAdapter], deployment: Deployment) -> SystemAdapter:
         """The adapter of a deployment with a mount. Raises AdapterError when mounts of the system cannot be recognised."""
-        existing = cls(replace(deployment, layout=deployment.mount or ""))
+        made = adapter if issubclass(adapter, ExistingSystem) else cls
+        existing = made(replace(deployment, layout=deployment.mount or ""))
         existing.deployment = deployment
         existing._kind, existing._of = kind_of(adapter), adapter.system
         return existing
@@ -110,3 +113,51 @@ class ExistingSystem(PathSystem):
     def _check(self) -> tuple[dict[str, str], dict[str, Any]]:
         entry = _check_kind(self.client, self._parent, self._kind)
         return entry, self._kind.inspect(self.client, self._parent, self.deployment.layout)
+
+
+class ExternalSystem(ExistingSystem):
+    """Base of systems that Assay uses where they are mounted and never deploys. The subdirectory of each candidate is given
+    the candidate's own layout, so several layouts of one cluster can be compared."""
+
+    needs_hosts: ClassVar[bool] = False
+    programs: ClassVar[tuple[str, ...]]  # of the system's client, which came with the mount
+
+    @classmethod
+    def refuse_to_deploy(cls, layout: str) -> None:
+        """What their preflight does: it is asked only without a mount. Raises AdapterError."""
+        raise AdapterError(
+            f"{cls.system} is not deployed by Assay: mount it and say where, "
+            f"{{system: {cls.system}/{layout}, mount: /mnt/{cls.system}}}"
+        )
+
+    @abstractmethod
+    def lay_out(self, directory: Path) -> None:
+        """Give an empty directory the candidate's layout and read it back. Raises AdapterError or HostError."""
+
+    @abstractmethod
+    def layout_facts(self, directory: Path) -> dict[str, Any]:
+        """The layout of new files in a directory, as the system tells. Raises AdapterError or HostError."""
+
+    def deploy(self) -> None:
+        """Make the subdirectory and give it the layout."""
+        super().deploy()
+        try:
+            self.lay_out(self._own)
+        except (AdapterError, HostError) as error:
+            raise AdapterError(f"{self.deployment.name}: {error}") from None
+
+    def facts(self) -> dict[str, Any]:
+        """See SystemAdapter."""
+        return {**super().facts(), "layout": self.layout_facts(self._own)}
+
+    def ask(self, *argv: str) -> str:
+        """What a command on the first client prints. Raises AdapterError with its words when it fails."""
+        return ask(self.client, *argv)
+
+
+def ask(host: Host, *argv: str) -> str:
+    """What a command of an external system prints. Raises AdapterError with its words when it fails or is missing."""
+    try:
+        return host.run(argv, timeout_seconds=ANSWER_SECONDS).must(argv[0]).stdout.decode(errors="replace")
+    except HostError as error:
+        raise AdapterError(str(error)) from None

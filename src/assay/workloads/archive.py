@@ -157,7 +157,8 @@ def _read(plan: Plan, root: Path, reading: Reading, say: Say) -> dict[str, Any]:
     if seen["bytes"] == 0:
         raise WorkloadError("nothing was read: the fileset holds empty files only")
     file = np.frombuffer(seen["file"], "<u8")
-    found = protocol.rate(np.frombuffer(seen["bins"], "<u8"), BIN_SECONDS, seen["drain_from_seconds"])
+    bins = np.frombuffer(seen["bins"], "<u8")
+    found = protocol.rate(bins, BIN_SECONDS, seen["drain_from_seconds"], seconds=seen["seconds"])
     service, first = np.frombuffer(seen["service_ns"], "<u8"), np.frombuffer(seen["first_byte_ns"], "<u8")
     notes = []
     if not cold.proven:
@@ -175,7 +176,7 @@ def _read(plan: Plan, root: Path, reading: Reading, say: Say) -> dict[str, Any]:
         "rate": found.as_dict(), "files": int(file.size), "bytes": seen["bytes"], "seconds": seen["seconds"],
         "passes": seen["passes"], "share_of_pass": file.size / plan.files,
         "files_per_second": file.size / seen["seconds"], "drain_from_seconds": seen["drain_from_seconds"],
-        "bins": np.frombuffer(seen["bins"], "<u8").tolist(), "bin_seconds": BIN_SECONDS,
+        "bins": bins.tolist(), "bin_seconds": BIN_SECONDS,
         "by_bucket": protocol.by_bucket(plan.sizes[file.astype(np.int64)], service, first) if file.size else [],
         "notes": notes,
     }  # fmt: skip

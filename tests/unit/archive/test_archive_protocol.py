@@ -46,19 +46,21 @@ def test_the_interval_of_a_rate_covers() -> None:
         for i in range(1, noise.size):
             noise[i] = 0.5 * noise[i - 1] + noise[i]
         bins = np.maximum(0, 1e7 + 2e6 * noise)
-        r = protocol.rate(bins, 0.1, 120.0)
+        r = protocol.rate(bins, 0.1, 120.0, seconds=120.0)
         hits += abs(r.mean - 1e8) <= r.half_width
     assert 0.92 <= hits / 1000 <= 0.97
 
 
 def test_ramp_and_drain_are_left_out() -> None:
     bins = [0] * 10 + [100] * 90 + [1] * 50
-    assert protocol.rate(bins, 1.0, 100.0).mean == 100
-    few = protocol.rate([100] * 5, 1.0, 5.0)
+    assert protocol.rate(bins, 1.0, 100.0, seconds=100.0).mean == 100
+    few = protocol.rate([100] * 5, 1.0, 5.0, seconds=5.0)
     assert math.isinf(few.half_width)
     assert few.as_dict()["half_width"] is None
+    # two readings of the same bytes within one bin differ by their times
+    assert [protocol.rate([600], 1.0, t, seconds=t).mean for t in (0.3, 0.6)] == pytest.approx([2000, 1000])
     with pytest.raises(ArchiveError, match="nothing was read"):
-        protocol.rate([0, 0], 1.0, 2.0)
+        protocol.rate([0, 0], 1.0, 2.0, seconds=2.0)
 
 
 def test_scaled_reading_stops_when_the_interval_is_narrow_and_not_before_its_time() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay.lab.fabric import shape_commands
+from assay.lab.fabric import hardware_address, shape_commands
 from assay.model.lab import Network
 
 
@@ -26,3 +26,9 @@ def test_delay_and_loss_by_netem_below_the_bandwidth() -> None:
         "root handle 1: tbf rate 1000000000bit burst 131072 latency 20ms",
         "parent 1:1 handle 10: netem loss 5%",
     ]
+
+
+def test_a_host_keeps_its_hardware_address() -> None:
+    """Peers of a restarted host went on sending to its former address for minutes: GlusterFS clients stayed disconnected."""
+    assert hardware_address("10.77.0.101") == "02:00:0a:4d:00:65"
+    assert hardware_address("10.77.0.11") != hardware_address("10.77.0.12")

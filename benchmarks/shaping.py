@@ -63,7 +63,7 @@ def main() -> int:
                         if evidence.summary is None:
                             raise SystemExit(evidence.error)
                         got.append(evidence.summary.bandwidth)
-                    result[f"{candidate.label} {planned.point.pattern}"] = {
+                    result[f"{candidate.label} {planned.name}"] = {
                         "bound_MB_per_s": round(limit / 1e6, 1),
                         "best_MB_per_s": round(max(got) / 1e6, 1),
                         "worst_MB_per_s": round(min(got) / 1e6, 1),

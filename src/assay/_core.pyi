@@ -29,6 +29,18 @@ def mean(values: Integers, counts: Integers, /) -> float:
 def total(counts: Integers, /) -> int:
     """Sum of the counts."""
 
+# --- operations on names (rust/assay-core/src/metadata.rs) ---
+
+def metadata_stage(directory: PathLike, name: str, threads: int, files: int, /) -> None:
+    """Make the directory anew with one directory per thread and the empty files that the operation needs. OSError;
+    ValueError for an unknown operation."""
+
+def metadata_run(
+    directory: PathLike, name: str, threads: int, files: int, limit_seconds: float, /
+) -> list[tuple[float, float, bytes, int | None]]:
+    """Carry it out; per thread: seconds, CPU seconds, latencies (ns, little-endian u64) of what succeeded, errno of the
+    operation that ended it (ETIME past the limit) or None. ValueError."""
+
 # --- placement (rust/assay-core/src/place); every function raises ValueError with one clear line ---
 
 class CrushMap:

@@ -108,12 +108,17 @@ SUBJECTS: list[Subject] = [
     # a server that has just died is given up after 30 s
     Subject("tahoe/rain-4-2", 6, lab={"clients": 2}, survives=2, grows=1, tier="page-cache", patience_seconds=60,
             loaded_seconds=12),
+    Subject("tahoe/rain-2-1", 3, {"access": "sshfs"}, survives=1, tier="page-cache", patience_seconds=60,
+            loaded_seconds=20, label="tahoe-sshfs"),
     # its client may fail to write to a host that died less than 14 s ago, before the NameNode has noticed
     Subject("hdfs/distributed", 3, survives=0, grows=1, tier="device", patience_seconds=60, loaded_seconds=15),
     Subject("hdfs/replicated-3", 4, lab={"clients": 2}, survives=2, writes_degraded=False, tier="replicated",
             patience_seconds=60, loaded_seconds=15),
     Subject("hdfs/rain-3-2", 6, survives=2, writes_degraded=False, tier="replicated", patience_seconds=60,
             loaded_seconds=15),
+    # the primary's lease of 15 s must run out before another OSD takes over
+    Subject("xtreemfs/striped-2", 2, survives=0, grows=1, patience_seconds=60, loaded_seconds=8),
+    Subject("xtreemfs/replicated-3", 3, survives=1, patience_seconds=60, loaded_seconds=8),
 ]  # fmt: skip
 
 

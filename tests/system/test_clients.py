@@ -20,7 +20,7 @@ from assay.lab.registry import Lab
 from assay.model.evidence import AttemptEvidence
 from assay.model.lab import Lab as LabDeclaration
 from assay.model.plan import PlannedCandidate, PlannedPoint
-from assay.model.study import FioPoint
+from assay.model.point import FioPoint
 from assay.systems.base import AdapterError, Deployment
 from assay.systems.mounted import MountedSystem
 from assay.workloads.base import Target

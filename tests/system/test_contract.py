@@ -291,7 +291,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from contract_helpers import SUBJECTS
 from assay.systems.base import AdapterError
-from assay.systems.catalogue import check_candidate
+from assay.systems.catalogue import check_candidate, check_tuning
 
 libc = ctypes.CDLL(None, use_errno=True)
 subject = next(s for s in SUBJECTS if s.name == sys.argv[2])
@@ -301,6 +301,7 @@ needed_by_all = {Path(p) for p in ("/", "/dev", "/bin", "/usr/bin", "/sbin", "/u
 def said():
     try:
         check_candidate(subject.candidate.replace("DIR", "/tmp"), None, subject.shape(), 1 << 20)
+        check_tuning(subject.candidate, dict(subject.tuning))
     except AdapterError as error:
         return str(error)
     return ""

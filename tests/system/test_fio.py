@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from assay.lab.host import LocalHost
-from assay.model.study import FioPoint
+from assay.model.point import FioPoint
 from assay.model.summary import summarise, total_series
 from assay.workloads import fio_data, fio_files
 from assay.workloads.base import RunResult, Target, WorkloadError

@@ -3,4 +3,5 @@
 
 pub mod archive; // does I/O, see there
 pub mod histogram;
+pub mod metadata; // does I/O, see there
 pub mod place;

@@ -1,5 +1,6 @@
 //! `assay._core`: a thin skin over `assay-core`. Types and errors are documented in `src/assay/_core.pyi`.
 mod archive;
+mod metadata;
 mod trace;
 
 use assay_core::histogram::{self, Error, View};
@@ -53,6 +54,9 @@ mod _core {
 
     #[pymodule_export]
     use crate::archive::{scan_tree, PyFileset};
+
+    #[pymodule_export]
+    use super::metadata::{metadata_run, metadata_stage};
 
     #[pymodule_export]
     use super::trace::{

@@ -123,6 +123,7 @@ def _carry_out(order: Order, running: Running, scratch: Path, load: _Load) -> No
     point, adapter, clients = order.planned.point, running.adapter, running.clients
     workload, processes = make_workload(point), running.spread(point.clients)
     floor = order.candidate.role in ("null", "floor")
+    workload.stage(running.target, processes, order.seed, order.deadline_seconds)
     if point.cache == "cold" and not floor and isinstance(adapter, GoesCold):
         load.cold = adapter.go_cold()
     if point.cache == "warm" and not running.target.null:
@@ -139,7 +140,7 @@ def _carry_out(order: Order, running: Running, scratch: Path, load: _Load) -> No
             processes,
             seed=order.seed,
             scratch=scratch,
-            deadline_seconds=point.runtime + point.ramp + order.deadline_seconds,
+            deadline_seconds=point.allowed_seconds + order.deadline_seconds,
         )
         load.seconds = busy.seconds
         load.after = _snapshot(running, busy)

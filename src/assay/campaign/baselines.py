@@ -14,7 +14,7 @@ from assay.model.bounds import bound_for, payload_bytes_per_second
 from assay.model.lab import Lab as LabDeclaration
 from assay.model.layout import parse_layout
 from assay.model.plan import Plan, PlannedCandidate
-from assay.model.study import FioPoint
+from assay.model.point import Point
 from assay.systems.catalogue import find_system
 
 NAME = "baselines"  # of the fabric
@@ -53,7 +53,7 @@ def measured(lab: Lab, shape: LabDeclaration, said: Callable[[str], None]) -> Ba
 
 
 def bound_of(
-    candidate: PlannedCandidate, lab: LabDeclaration, point: FioPoint, baselines: Baselines | None
+    candidate: PlannedCandidate, lab: LabDeclaration, point: Point, baselines: Baselines | None
 ) -> Bound | None:
     """The bound of a cell. None: no network of the lab between its clients and its data, or one of unknown speed. On
     shaped links a system whose messages are not known gets a bound without limits: rule A10 says so then."""
@@ -65,7 +65,7 @@ def bound_of(
         found = bound_for(system, parse_layout(layout), lab, point, link)
     except ValueError:
         found = None
-    if found is None and lab.network.bandwidth is not None:
+    if found is None and point.moves_data and lab.network.bandwidth is not None:
         return Bound(link_bytes_per_second=payload_bytes_per_second(lab.network.bandwidth), enforced=True)
     if found is not None and any(key.startswith("network.compression") for key in candidate.tuning):
         return found.model_copy(update={"enforced": False})  # what crosses the network is smaller than the data

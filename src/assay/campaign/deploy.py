@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from assay.lab import remote
@@ -14,9 +16,17 @@ from assay.model.evidence import DurabilityEvidence
 from assay.model.lab import Lab as LabDeclaration
 from assay.model.plan import Plan, PlannedCandidate, PlannedPoint, dataset_bytes, disk_for
 from assay.model.study import Study
-from assay.systems.base import AdapterError, Deployment, GoesCold, HasDurability, SystemAdapter
+from assay.systems.base import (
+    AdapterError,
+    Deployment,
+    DrivesFio,
+    GoesCold,
+    HasDurability,
+    PutsAndGets,
+    SystemAdapter,
+)
 from assay.systems.catalogue import check_candidate, check_tuning, find_system, make_adapter
-from assay.workloads.base import Target, Workload, WorkloadError
+from assay.workloads.base import StoreError, Target, Workload, WorkloadError
 from assay.workloads.catalogue import make_workload
 
 PREPARE_DEADLINE_SECONDS = 3600.0
@@ -42,6 +52,44 @@ class Running:
     def spread(self, processes: int) -> list[Host]:
         """A host for each load-generating process, in turn."""
         return [self.clients[number % len(self.clients)] for number in range(processes)]
+
+
+class StoreOf:
+    """A system's put and get, with failures in the words of workloads."""
+
+    def __init__(self, adapter: PutsAndGets) -> None:
+        self._adapter = adapter
+
+    def put(self, client: Host, source: Path, name: str, timeout_seconds: float) -> None:
+        """See PutsAndGets. Raises StoreError."""
+        self._carefully(self._adapter.put, client, source, name, timeout_seconds)
+
+    def get(self, client: Host, name: str, target: Path, timeout_seconds: float) -> None:
+        """See PutsAndGets. Raises StoreError."""
+        self._carefully(self._adapter.get, client, name, target, timeout_seconds)
+
+    def delete(self, client: Host, name: str, timeout_seconds: float) -> None:
+        """See PutsAndGets. Raises StoreError."""
+        self._carefully(self._adapter.delete, client, name, timeout_seconds)
+
+    @staticmethod
+    def _carefully(what: Callable[..., None], *arguments: object) -> None:
+        try:
+            what(*arguments)
+        except AdapterError as error:
+            raise StoreError(str(error)) from None
+
+
+def unsuited(planned: PlannedPoint, target: Target) -> str | None:
+    """Why a workload has nothing to work on there, in words; None when it has."""
+    kind = planned.point.kind
+    if target.null:
+        return "the null engine has no files" if kind in ("metadata", "iozone") else None
+    if target.directory is None and kind != "dd" and not (kind == "fio" and target.engine is not None):
+        return f"{kind} needs a mounted file system, and this access path has none"
+    if target.directory is None and kind == "dd" and target.store is None:
+        return "whole files cannot be put and got through this access path"
+    return None
 
 
 def preflight(study: Study, plan: Plan) -> None:
@@ -95,7 +143,7 @@ class Fleet:
                 client.call(remote.load)  # starts the helper process: the first attempt does not pay for it
             adapter.deploy()
             adapter.mount()
-            running.target = Target(adapter.directory, null=candidate.role == "null")
+            running.target = self._target(running, null=candidate.role == "null")
             running.facts = adapter.facts()
             if isinstance(adapter, HasDurability):
                 running.durability = adapter.probe_durability()
@@ -125,6 +173,16 @@ class Fleet:
             deployment = replace(deployment, fabric=fabric)
         return make_adapter(candidate.system, deployment)
 
+    def _target(self, running: Running, *, null: bool) -> Target:
+        adapter = running.adapter
+        return Target(
+            adapter.directory,
+            null=null,
+            store=StoreOf(adapter) if adapter.directory is None and isinstance(adapter, PutsAndGets) else None,
+            engine=adapter.fio_engine() if isinstance(adapter, DrivesFio) else None,
+            sources=self.lab.directory / "sources",
+        )
+
     def _next_shape(self) -> LabDeclaration:
         """The lab's shape with devices that no other deployment has."""
         disk, count = self.disk, self.shape.hosts * self.disk.per_host
@@ -135,6 +193,8 @@ class Fleet:
     def _prepare(self, running: Running) -> None:
         # the largest first: shorter points then find their region inside the files that are there
         for planned in sorted(self.plan.points, key=_largest_first):
+            if unsuited(planned, running.target) is not None:
+                continue
             workload: Workload = make_workload(planned.point)
             clients = running.spread(planned.point.clients)
             workload.prepare(running.target, clients, self.plan.seed, PREPARE_DEADLINE_SECONDS)
@@ -156,4 +216,5 @@ class Fleet:
 
 
 def _largest_first(planned: PlannedPoint) -> tuple[int, int, int]:
-    return (-planned.point.size, -planned.point.clients, -planned.point.threads)
+    point = planned.point
+    return (-point.dataset_bytes // (point.clients * point.threads), -point.clients, -point.threads)

@@ -19,7 +19,7 @@ import assay
 from assay.campaign import baselines, rows, state
 from assay.campaign.attempt import Order, execute, metric_value, unusable
 from assay.campaign.conclude import check_rows, conclude
-from assay.campaign.deploy import Fleet, Running, preflight, tool_facts
+from assay.campaign.deploy import Fleet, Running, preflight, tool_facts, unsuited
 from assay.checks.registry import Finding, Scope, attempt_verdict, run_rules
 from assay.checks.subjects import AttemptSubject
 from assay.lab.environment import host_facts, memory_bytes
@@ -417,6 +417,8 @@ def _outcome(status: AttemptStatus, verdict: Verdict, value: float | None) -> st
 
 def _missing_capability(candidate: PlannedCandidate, planned: PlannedPoint, running: Running) -> str | None:
     """What the cell needs and the adapter lacks, in words; None when nothing."""
+    if (why := unsuited(planned, running.target)) is not None:
+        return f"{candidate.system}: {why}"
     cold = planned.point.cache == "cold" and candidate.role in ("subject", "twin")
     if cold and not isinstance(running.adapter, GoesCold):
         return f"{candidate.system} cannot go cold"

@@ -16,12 +16,11 @@ from assay.checks.common import (
     Outcome,
     delivered,
     device_bytes,
-    fio_point,
-    in_flight,
     invalid,
     judge,
     not_applicable,
     percent,
+    point_of,
     size,
     unknown,
     valid,
@@ -43,9 +42,6 @@ TREND_EFFECT = 0.05
 STRAGGLER_SHARE = 0.10
 BOUND_SLACK = 0.02
 
-#: Options of fio that make the size of an operation vary.
-_VARYING_SIZES = frozenset({"bs", "bsrange", "blocksize_range", "bssplit", "bs_unaligned", "blocksize_unaligned"})
-
 
 @rule("A1", scope=Scope.ATTEMPT, weight=Weight.VOID, finished_only=True)
 def bytes_and_operations_agree(subject: AttemptSubject) -> Outcome:
@@ -60,17 +56,19 @@ def bytes_and_operations_agree(subject: AttemptSubject) -> Outcome:
     touches a device; riofs #6 (flush that does nothing).
     """
     evidence = subject.evidence
-    point = fio_point(evidence)
+    point = point_of(evidence)
     if not any(c.totals for c in evidence.clients):
         return unknown("the load generators recorded no bytes and operations")
+    if not point.moves_data:
+        return not_applicable("the operations move no file data")
     broken, missing = [], []
-    if not _VARYING_SIZES & point.options.keys():
-        slack = in_flight(point) * point.block_size
+    if operation := point.operation_bytes:
+        slack = point.in_flight * operation
         for client in evidence.clients:
             for direction, total in client.totals.items():
-                if abs(total.operations * point.block_size - total.bytes) > slack:
+                if abs(total.operations * operation - total.bytes) > slack:
                     broken.append(
-                        f"{client.client}: {total.operations} {direction}s of {size(point.block_size)} are not the "
+                        f"{client.client}: {total.operations} {direction}s of {size(operation)} are not the "
                         f"{size(total.bytes)} reported"
                     )
     missing += [f"load generator {c.client} recorded nothing" for c in evidence.clients if not c.totals]
@@ -110,7 +108,7 @@ def aggregate_equals_raw(subject: AttemptSubject) -> Outcome:
     summary = evidence.summary
     if summary is None or not evidence.clients:
         return unknown("there is no summary, or no client to recompute it from")
-    allowed = in_flight(fio_point(evidence)) * len(evidence.clients)
+    allowed = point_of(evidence).in_flight * len(evidence.clients)
     broken, missing = [], []
     recomputed: dict[str, dict[str, float]] = {}
     for direction in DIRECTIONS:
@@ -376,7 +374,7 @@ def data_verified(subject: AttemptSubject) -> Outcome:
     (mlcommons/storage #866: a rule was dormant through a published round).
     """
     evidence = subject.evidence
-    method = fio_point(evidence).verify
+    method = point_of(evidence).verify
     if method == "none":
         return not_applicable("verification was not asked for")
     errors = {c.client: c.verify_errors for c in evidence.clients}
@@ -403,10 +401,10 @@ def not_above_the_bound(subject: AttemptSubject) -> Outcome:
     Prevents: figures that no network could have carried, taken for the system's speed. The 2023 study saw random writes
     above the limits of its layouts and could only note it; fio #1059 (CephFS reads served by the client's cache).
     """
-    evidence, point = subject.evidence, fio_point(subject.evidence)
+    evidence, point = subject.evidence, point_of(subject.evidence)
     bound, summary = evidence.bound, evidence.summary
-    if bound is None:
-        return not_applicable("there is no network of hosts to be bound by")
+    if bound is None or not point.moves_data:
+        return not_applicable("there is no network of hosts to be bound by, or nothing that loads it")
     if not bound.enforced:
         return not_applicable("the links are not shaped, so what they carry at most is not known")
     if not bound.limits or not bound.link_bytes_per_second:
@@ -430,13 +428,13 @@ def not_above_the_bound(subject: AttemptSubject) -> Outcome:
 
 def _over(limit: Limit, bound: Bound, subject: AttemptSubject, speeds: dict[Direction, float]) -> str:
     """The limit in words when more went through than it allows, else nothing."""
-    evidence, point = subject.evidence, fio_point(subject.evidence)
+    evidence, point = subject.evidence, point_of(subject.evidence)
     per_byte: dict[Direction, float] = {"read": limit.per_byte_read, "write": limit.per_byte_written}
     used = sum(per_byte[d] * speed for d, speed in speeds.items())
     if not used or evidence.summary is None or bound.link_bytes_per_second is None:
         return ""
     seconds = max(evidence.summary.directions[d].bytes / speed for d, speed in speeds.items() if speed)
-    under_way = in_flight(point) * point.block_size * max(1, len(evidence.clients)) if point.ramp else 0
+    under_way = point.in_flight * point.operation_bytes * max(1, len(evidence.clients)) if point.ramp else 0
     more = limit.links * bound.burst_bytes + max(per_byte[d] for d in speeds) * under_way
     if used <= limit.links * bound.link_bytes_per_second * (1 + BOUND_SLACK) + more / seconds:
         return ""

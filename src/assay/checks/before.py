@@ -13,10 +13,10 @@ from assay.checks.common import (
     NULL,
     Outcome,
     cold_proof,
-    fio_point,
     judge,
     not_applicable,
     percent,
+    point_of,
     size,
     unknown,
     working_set,
@@ -47,11 +47,13 @@ def working_set_exceeds_memory(subject: AttemptSubject) -> Outcome:
     clients for that reason; its #464 shows "zero storage traffic from epoch 2").
     """
     evidence = subject.evidence
-    point = fio_point(evidence)
+    point = point_of(evidence)
     if point.direct:
         return not_applicable("direct I/O passes by the page cache of the client")
     if point.cache == "warm":
         return not_applicable("the cell claims to be warm")
+    if not point.moves_data:
+        return not_applicable("the operations move no file data")
     touched = working_set(evidence)
     if point.reads and not point.writes:
         proof = cold_proof(subject)
@@ -245,7 +247,7 @@ def file_names_unique(subject: AttemptSubject) -> Outcome:
     pbench PR #1150, ydb/nbs #1684.
     """
     evidence = subject.evidence
-    if fio_point(evidence).clients == 1 and len(evidence.clients) == 1:
+    if point_of(evidence).clients == 1 and len(evidence.clients) == 1:
         return not_applicable("only one load generator")
     names = {c.client: sorted(set(c.file_names)) for c in evidence.clients}
     silent = [client for client, files in names.items() if not files]

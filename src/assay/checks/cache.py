@@ -9,11 +9,11 @@ from assay.checks.common import (
     DEVICELESS,
     Outcome,
     cold_proof,
-    fio_point,
     invalid,
     judge,
     not_applicable,
     percent,
+    point_of,
     size,
     unknown,
     valid,
@@ -41,7 +41,7 @@ def cache_drop_executed(subject: AttemptSubject) -> Outcome:
     Phoronix skips what is not writable, dfsbench warns and still says "cold", MLPerf Storage's check is `pass`.
     """
     evidence = subject.evidence
-    if fio_point(evidence).cache != "cold":
+    if point_of(evidence).cache != "cold":
         return not_applicable("the cell does not claim to be cold")
     cold = evidence.cold
     if cold is None or not cold.requested or not cold.steps:
@@ -67,11 +67,11 @@ def page_cache_fell(subject: AttemptSubject) -> Outcome:
     is not found; a drop of dirty pages without `sync` ends with 0 too and drops little.
     """
     evidence = subject.evidence
-    point = fio_point(evidence)
+    point = point_of(evidence)
     if point.cache != "cold":
         return not_applicable("the cell does not claim to be cold")
-    if point.direct:
-        return not_applicable("direct I/O does not fill the page cache")
+    if point.direct or not point.moves_data:
+        return not_applicable("nothing fills the page cache")
     cold = evidence.cold
     if cold is None or cold.cached_before_bytes is None or cold.cached_after_bytes is None:
         return unknown("the page cache was not measured before and after the drop")
@@ -100,9 +100,11 @@ def devices_read_what_was_delivered(subject: AttemptSubject) -> Outcome:
     (random-read results "impacted by caching-sensitive behavior"), fio #1059 (CephFS, "do not know which numbers to
     use"), dfsbench #1574.
     """
-    point = fio_point(subject.evidence)
+    point = point_of(subject.evidence)
     if point.cache == "any" or not point.reads:
         return not_applicable("the cell does not read" if not point.reads else "the cell claims nothing about caches")
+    if not point.moves_data:
+        return not_applicable("names and attributes are read, whose bytes nobody counts")
     if point.cache == "warm" and point.direct:
         return not_applicable("direct I/O cannot be warm in the page cache")
     proof = cold_proof(subject, COLD_SLACK)
@@ -138,7 +140,7 @@ def random_not_faster_than_sequential(subject: CellSubject) -> Outcome:
     first = subject.attempts[0]
     if first.role in DEVICELESS:
         return not_applicable("no device is read")
-    if fio_point(first).pattern != "randread":
+    if not (point_of(first).random and point_of(first).reads and not point_of(first).writes):
         return not_applicable("the cell does not read at random")
     if "sequential-read" not in subject.siblings:
         return not_applicable("the study has no cell that differs in being sequential only")

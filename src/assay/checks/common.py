@@ -8,12 +8,11 @@ from typing import Any
 
 from assay.checks.subjects import AttemptSubject
 from assay.model.evidence import AttemptEvidence, DeviceCounters, Direction
-from assay.model.study import FioPoint
+from assay.model.point import DdPoint, FioPoint, IozonePoint, MetadataPoint, parse_point
 from assay.model.verdict import Verdict
 
 MIB = 1 << 20
 DIRECTIONS: tuple[Direction, ...] = ("read", "write")
-SYNCHRONOUS_ENGINES = ("psync", "sync", "pvsync2", "mmap")  # fio ignores iodepth for these
 
 #: Roles that have no device below them: the null engine, and tmpfs as harness floor.
 NULL = frozenset({"null"})
@@ -71,14 +70,14 @@ def percent(share: float) -> str:
     return f"{100 * share:.3g} %"
 
 
-def fio_point(evidence: AttemptEvidence) -> FioPoint:
-    """The workload point; ValidationError (hence unknown) when it is of another kind or incomplete."""
-    return FioPoint.model_validate(evidence.point)
+def point_of(evidence: AttemptEvidence) -> FioPoint | DdPoint | IozonePoint | MetadataPoint:
+    """The workload point; ValidationError (hence unknown) when it is of no known kind or incomplete."""
+    return parse_point(evidence.point)
 
 
 def working_set(evidence: AttemptEvidence) -> int:
     """Bytes this cell touches: its own files, not the larger data set that it may share with other cells."""
-    own = fio_point(evidence).dataset_bytes
+    own = point_of(evidence).dataset_bytes
     return min(own, evidence.dataset_bytes) if evidence.dataset_bytes else own
 
 
@@ -124,11 +123,6 @@ def _by_name(devices: list[DeviceCounters]) -> dict[str, DeviceCounters]:
     return {d.device: d for d in devices}
 
 
-def in_flight(point: FioPoint) -> int:
-    """Operations that may be under way at any moment in one client: what two counters may differ by."""
-    return point.threads * (1 if point.engine in SYNCHRONOUS_ENGINES else point.iodepth)
-
-
 @dataclass(frozen=True)
 class ColdProof:
     """What the devices say about a reading attempt."""
@@ -162,7 +156,7 @@ def cold_proof(subject: AttemptSubject, slack: float = 0.01) -> ColdProof | str:
     devices = device_bytes(evidence)
     if isinstance(devices, str):
         return devices
-    point = fio_point(evidence)
+    point = point_of(evidence)
     seconds = max(c.totals["read"].runtime_seconds for c in evidence.clients if "read" in c.totals)
     ramp = 0.5 * total * point.ramp / seconds if point.ramp and seconds > 0 else 0.0
     return ColdProof(total, math.floor((1 - slack) * total + ramp), devices.read)

@@ -13,10 +13,11 @@ from assay.checks.common import (
     Outcome,
     delivered,
     device_bytes,
-    fio_point,
     invalid,
     judge,
+    not_applicable,
     percent,
+    point_of,
     size,
     unknown,
     working_set,
@@ -61,7 +62,7 @@ def no_errors(subject: AttemptSubject) -> Outcome:
         if code != 0:
             how = "was killed at its deadline" if code is None else f"ended with exit code {code}"
             broken.append(f"load generator {client} {how}")
-    planned = fio_point(evidence).clients
+    planned = point_of(evidence).clients
     if evidence.clients and len(evidence.clients) < planned:
         broken.append(f"only {len(evidence.clients)} of {planned} load generators reported")
     missing = [] if evidence.clients else ["no load generator's result was recorded"]
@@ -128,10 +129,12 @@ def long_enough(subject: AttemptSubject) -> Outcome:
     mlcommons/endpoints takes 5 times the p99 as least duration; fio #687 ("why did it stop?").
     """
     evidence = subject.evidence
-    point = fio_point(evidence)
+    point = point_of(evidence)
     lengths = [max(t.runtime_seconds for t in c.totals.values()) for c in evidence.clients if c.totals]
     if not lengths or len(lengths) < len(evidence.clients):
         return unknown("the run length of a load generator was not recorded")
+    if point.whole_files:
+        return not_applicable("each operation is the transfer of a whole file, however long it takes")
     shortest = min(lengths)
     q, tail = _tail(evidence)
     broken = []
@@ -177,7 +180,7 @@ def no_background_activity(subject: AttemptSubject) -> Outcome:
     has `WaitSettled` for that).
     """
     evidence = subject.evidence
-    point = fio_point(evidence)
+    point = point_of(evidence)
     settle = evidence.settle
     broken, missing = [], []
     if settle is None or settle.settled is None:
@@ -186,7 +189,7 @@ def no_background_activity(subject: AttemptSubject) -> Outcome:
         waited = f"after {settle.waited_seconds:.3g} s"
         broken.append(f"background work had not settled {waited}{f': {settle.detail}' if settle.detail else ''}")
     strange: dict[str, int] = {}
-    if not (point.reads and point.writes):
+    if point.moves_data and not (point.reads and point.writes):
         own, other = DIRECTIONS if point.reads else DIRECTIONS[::-1]
         moved, load = device_bytes(evidence), delivered(evidence, own)
         if isinstance(moved, str):

@@ -39,6 +39,7 @@ _LAB = (
 _VERSION_SECONDS = 20.0
 _AT_ONCE = 4
 _NOT_RUNNABLE = (126, 127)  # exit codes of sh(1) and ld.so(8)
+_TO_FILL_IN = re.compile(r"(?:^|\s)[A-Z][A-Z_]{2,}(?:\s|$)")  # a word in capitals: no command as it stands
 _APT = re.compile(r"apt-get install -y((?: [a-z0-9][a-z0-9.+-]*)+)")
 
 
@@ -174,7 +175,8 @@ def _answer(question: _Question) -> Finding:
     if not problem:
         return Finding(requirement.name, True, words, system=question.system)
     ok = False if question.vital else None
-    return Finding(requirement.name, ok, problem, requirement.remedy, question.system, requirement.remedy)
+    command = "" if _TO_FILL_IN.search(requirement.remedy) else requirement.remedy
+    return Finding(requirement.name, ok, problem, requirement.remedy, question.system, command)
 
 
 def _external(chosen: list[tuple[type[SystemAdapter], str]]) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import Any
 
 from assay.model.baseline import Bound, Limit
 from assay.model.lab import Lab
@@ -23,13 +24,12 @@ from assay.model.messages import (
     pattern,
     stripe_bytes,
 )
-from assay.model.study import FioPoint
+from assay.model.point import FioPoint, Point
 
 #: TCP payload of a full frame at MTU 1500 with time stamps (1500 - 20 - 20 - 12) over the bytes that a shaper counts for
 #: it (1500 + 14 of Ethernet). Measured with iperf3 on shaped links: 0.955 to 0.958.
 PAYLOAD_SHARE = 1448 / 1514
 MOST_OPERATIONS = 512  # looked at to find the mean demand of operations that lie differently in their stripes
-_SYNCHRONOUS = ("psync", "sync", "pvsync2", "mmap")
 #: Options of fio that change size, place or file of operations: then only the best case is known.
 _CHANGES_OPERATIONS = frozenset(
     {
@@ -51,7 +51,7 @@ def burst_bytes(bandwidth: int) -> int:
 
 
 def bound_for(
-    system_name: str, layout: Layout, lab: Lab, point: FioPoint, link_bytes_per_second: float | None
+    system_name: str, layout: Layout, lab: Lab, point: Point, link_bytes_per_second: float | None
 ) -> Bound | None:
     """The bound of a cell whose system is deployed on hosts of the lab; None when there is none to be known: no message
     pattern for this system and layout, file systems that are mounted already, or a link of unknown speed.
@@ -61,7 +61,7 @@ def bound_for(
     """
     shaped = lab.network.bandwidth
     link = payload_bytes_per_second(shaped) if shaped is not None else link_bytes_per_second
-    if lab.kind != "local" or not link or link <= 0:
+    if lab.kind != "local" or not link or link <= 0 or not point.moves_data:
         return None
     servers = Servers(layout, lab.hosts, point.degraded_hosts)
     try:
@@ -73,12 +73,12 @@ def bound_for(
     )
 
 
-def reads_from_memory(point: FioPoint) -> bool:
+def reads_from_memory(point: Point) -> bool:
     """Whether the point claims that its reads are answered by the client's page cache: then no network bounds them."""
     return point.cache == "warm" and not point.direct
 
 
-def bound_of(limits: list[Limit], point: FioPoint, link: float, *, burst: float = 0.0, enforced: bool = False) -> Bound:
+def bound_of(limits: list[Limit], point: Point, link: float, *, burst: float = 0.0, enforced: bool = False) -> Bound:
     """What follows from the limits when each link carries ``link`` bytes/s in each direction."""
     share = _read_share(point)
     read, read_nic = _least(limits, link, 1.0) if point.reads else (None, "")
@@ -96,9 +96,9 @@ def bound_of(limits: list[Limit], point: FioPoint, link: float, *, burst: float 
     )
 
 
-def _read_share(point: FioPoint) -> float:
+def _read_share(point: Point) -> float:
     if point.reads and point.writes:
-        return point.read_share
+        return point.read_share if isinstance(point, FioPoint) else 0.5
     return 1.0 if point.reads else 0.0
 
 
@@ -114,7 +114,7 @@ def _least(limits: Iterable[Limit], link: float, read_share: float) -> tuple[flo
     return (least, words) if words else (None, "")
 
 
-def find_limits(system_name: str, servers: Servers, point: FioPoint, *, clients: int) -> list[Limit]:
+def find_limits(system_name: str, servers: Servers, point: Point, *, clients: int) -> list[Limit]:
     """The limits of a point. Raises UnknownPatternError."""
     read: dict[tuple[str, str], float] = {}
     if not reads_from_memory(point):
@@ -145,7 +145,7 @@ def _undominated(pairs: set[tuple[float, float]]) -> list[tuple[float, float]]:
     return sorted(p for p in pairs if not any(q != p and q[0] >= p[0] and q[1] >= p[1] for q in pairs))
 
 
-def _operations(direction: str, system_name: str, layout: Layout, point: FioPoint) -> list[Operation]:
+def _operations(direction: str, system_name: str, layout: Layout, point: Point) -> list[Operation]:
     """Operations that stand for all of one direction of a point.
 
     What is sequential or goes through a page cache may be merged into whole stripes on its way, and then needs least.
@@ -154,10 +154,9 @@ def _operations(direction: str, system_name: str, layout: Layout, point: FioPoin
     """
     assert direction in ("read", "write")
     stripe = stripe_bytes(system_name, layout)
-    size = point.block_size
-    random = point.pattern in ("randread", "randwrite", "randrw")
+    size = _size(point)
     period = stripe // math.gcd(stripe, size)
-    as_they_are = random and point.direct and not _CHANGES_OPERATIONS & point.options.keys()
+    as_they_are = point.random and point.direct and not _CHANGES_OPERATIONS & _options(point).keys()
     if not as_they_are or period > MOST_OPERATIONS:
         return [Operation(direction, 0, stripe if stripe > 1 else size)]
     return [Operation(direction, i * size, size) for i in range(period)]
@@ -174,16 +173,24 @@ def _demand(system_name: str, servers: Servers, operations: list[Operation]) -> 
     return {key: count / user for key, count in moved.items()}
 
 
-def _places(unit: int | None, point: FioPoint) -> float:
+def _places(unit: int | None, point: Point) -> float:
     """How many files, or pieces of files that have hosts of their own, are in use at one moment at most; inf: any number."""
-    if _CHANGES_FILES & point.options.keys():
+    if _CHANGES_FILES & _options(point).keys():
         return math.inf
     files = point.threads * point.clients
     if unit is None:
         return files
-    if not point.direct or _CHANGES_OPERATIONS & point.options.keys():
+    if not point.direct or _CHANGES_OPERATIONS & _options(point).keys():
         return math.inf  # the page cache reads ahead and writes behind
-    depth = 1 if point.engine in _SYNCHRONOUS else point.iodepth
-    if point.pattern in ("read", "write", "rw"):
-        return files * (math.ceil(depth * point.block_size / unit) + 1)
-    return files * depth * (math.ceil(point.block_size / unit) + 1)
+    size = _size(point)
+    if not point.random:
+        return files * (math.ceil(point.depth * size / unit) + 1)
+    return files * point.depth * (math.ceil(size / unit) + 1)
+
+
+def _size(point: Point) -> int:
+    return point.block_size if isinstance(point, FioPoint) else max(1, point.operation_bytes)
+
+
+def _options(point: Point) -> dict[str, Any]:
+    return point.options if isinstance(point, FioPoint) else {}

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import json
 import math
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from assay.model import units
+from assay.model.canonical import digest
+from assay.model.expand import PlanError, PlannedPoint, Scaling, count_points, plan_points, product
 from assay.model.lab import Disk
-from assay.model.study import Candidate, FioPoint, FioWorkload, Study
+from assay.model.point import DdPoint, FioPoint
+from assay.model.study import Candidate, Study
 
 Role = Literal["subject", "twin", "null", "floor"]
 MIB = 1 << 20
 MOST_CELLS = 100_000
-LABEL_LENGTH, NAME_LENGTH = 120, 200  # of the ledger's columns
-
-
-class PlanError(Exception):
-    """The study is well-formed but cannot be planned; the message is one clear line."""
+LABEL_LENGTH = 120  # of the ledger's column
 
 
 @dataclass(frozen=True)
@@ -35,15 +30,6 @@ class PlannedCandidate:
     deployment: str
     twin_of: str | None = None
     mount: str | None = None  # an existing mount; nothing is deployed then
-
-
-@dataclass(frozen=True)
-class PlannedPoint:
-    """A workload point with its id (a hash of the point) and its name in tables."""
-
-    id: str
-    name: str
-    point: FioPoint
 
 
 @dataclass(frozen=True)
@@ -65,16 +51,6 @@ class Plan:
         return next(p for p in self.points if p.id == point_id)
 
 
-def canonical(value: Any) -> str:
-    """JSON with sorted keys and no spaces: equal values give equal text."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-def digest(value: Any) -> str:
-    """SHA-256 of the canonical JSON, as hex."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()
-
-
 def declaration_hash(study: Study, scale: float) -> str:
     """Identity of a declaration: what was asked for, without the drawn seed and without the time budget, which may be
     raised when a study is resumed."""
@@ -87,8 +63,9 @@ def make_plan(study: Study, *, study_id: str, seed: int, scale: float, memory_by
         raise PlanError(f"scale {scale} is not a positive number; 0.1 makes sizes and times a tenth")
     _refuse_too_many(study)
     _refuse_too_degraded(study)
+    _refuse_bandwidth_of_names(study)
     candidates = _candidates(study)
-    points = _points(study, scale, memory_bytes)
+    points = plan_points(study.workloads, Scaling(scale, memory_bytes))
     cells = {
         digest([study_id, candidate.label, point.id])[:16]: (candidate.label, point.id)
         for candidate in candidates
@@ -106,11 +83,7 @@ def block_order(plan: Plan, number: int, cells: list[str]) -> list[str]:
 
 def _refuse_too_many(study: Study) -> None:
     candidates = sum(math.prod(map(len, c.tuning.values())) for c in study.candidates)
-    points = 0
-    for workload in study.workloads:
-        assert workload.fio is not None
-        axes = [*_axes(workload.fio).values(), *workload.fio.options.values()]
-        points += math.prod(map(len, axes))
+    points = sum(count_points(workload) for workload in study.workloads)
     if candidates * points > MOST_CELLS:
         raise PlanError(
             f"{candidates} candidates × {points} workload points are {candidates * points} cells, at most {MOST_CELLS} can "
@@ -120,16 +93,20 @@ def _refuse_too_many(study: Study) -> None:
 
 def _refuse_too_degraded(study: Study) -> None:
     for workload in study.workloads:
-        assert workload.fio is not None
-        most = max(workload.fio.degraded.hosts)
+        most = max(workload.spec.degraded.hosts)
         if most >= study.lab.hosts:
             raise PlanError(f"degraded: hosts: {most} leaves none of the lab's {study.lab.hosts} storage hosts")
+
+
+def _refuse_bandwidth_of_names(study: Study) -> None:
+    if study.measure.metric == "bandwidth" and any(w.metadata is not None for w in study.workloads):
+        raise PlanError("metadata moves no data, so it has no bandwidth; set measure.metric to iops or a latency")
 
 
 def _candidates(study: Study) -> list[PlannedCandidate]:
     subjects: list[PlannedCandidate] = []
     for declared in study.candidates:
-        for tuning in _product(declared.tuning):
+        for tuning in product(declared.tuning):
             label = declared.label or declared.system
             varied = {k: v for k, v in tuning.items() if len(declared.tuning[k]) > 1}
             if varied:
@@ -162,121 +139,6 @@ def _planned(declared: Candidate, label: str, tuning: dict[str, Any]) -> Planned
     return PlannedCandidate(label, declared.system, role, tuning, label, mount=declared.mount)
 
 
-def _product(axes: dict[str, list[Any]]) -> list[dict[str, Any]]:
-    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
-
-
-_AXES = (
-    "pattern", "block_size", "threads", "iodepth", "engine", "size", "runtime", "ramp", "direct", "cache",
-    "fsync", "fdatasync", "rate", "read_share", "verify", "clients",
-)  # fmt: skip
-
-
-def _axes(fio: FioWorkload) -> dict[str, list[Any]]:
-    return {**{name: getattr(fio, name) for name in _AXES}, "degraded_hosts": fio.degraded.hosts}
-
-
-def _points(study: Study, scale: float, memory_bytes: int) -> list[PlannedPoint]:
-    planned: dict[str, PlannedPoint] = {}
-    for workload in study.workloads:
-        assert workload.fio is not None
-        fio = workload.fio
-        for values in _product(_axes(fio)):
-            for options in _product(fio.options):
-                point = _point(fio, values, options, scale, memory_bytes)
-                name = _point_name(workload.name, fio, point)
-                point_id = digest(point.model_dump(mode="json"))[:16]
-                planned.setdefault(point_id, PlannedPoint(point_id, name, point))
-    return _named_apart(list(planned.values()))
-
-
-def _named_apart(points: list[PlannedPoint]) -> list[PlannedPoint]:
-    """Points of two workloads may differ in what is no axis of either: then their names say it."""
-    named: dict[str, list[PlannedPoint]] = {}
-    for planned in points:
-        named.setdefault(planned.name, []).append(planned)
-    result = []
-    for planned in points:
-        same = [p.point.model_dump() for p in named[planned.name]]
-        shown = {
-            **_shown(planned.point),
-            **{f: f"{f}={getattr(planned.point, f)}" for f in ("time_based", "end_fsync")},
-        }
-        extra = [text for field, text in shown.items() if any(p[field] != same[0][field] for p in same)]
-        for option in sorted({o for p in same for o in p["options"]}):
-            if any(p["options"].get(option) != same[0]["options"].get(option) for p in same):
-                extra.append(f"{option}={planned.point.options.get(option, 'default')}")
-        name = " ".join([planned.name, *extra])
-        if len(name) > NAME_LENGTH:
-            raise PlanError(
-                f"the point {name!r} has a name longer than {NAME_LENGTH} characters; vary fewer options in one workload"
-            )
-        result.append(replace(planned, name=name))
-    return result
-
-
-def _point(
-    fio: FioWorkload, values: dict[str, Any], options: dict[str, Any], scale: float, memory_bytes: int
-) -> FioPoint:
-    values = dict(values)
-    size = values["size"]
-    if isinstance(size, str):
-        # upwards to whole MiB: 2xRAM over three threads must not be a byte less than twice the memory (check W1)
-        total = float(size.removesuffix("xRAM")) * memory_bytes
-        size = math.ceil(total / values["threads"] / values["clients"] / MIB) * MIB
-    # whole MiB, and at least 16 operations, so that scaled-down cells still do what they are called
-    unit = MIB if size >= MIB else 4096
-    least = max(unit, -(-16 * values["block_size"] // unit) * unit) if scale < 1 else unit
-    values["size"] = max(least, round(size * scale / unit) * unit) if scale != 1 else size
-    if values["size"] < values["block_size"]:
-        raise PlanError(
-            f"size {units.format_bytes(values['size'])} is smaller than block_size {units.format_bytes(values['block_size'])}"
-        )
-    values["runtime"] = max(0.5, values["runtime"] * scale) if scale != 1 else values["runtime"]
-    values["ramp"] = values["ramp"] * scale
-    mixed = values["pattern"] in ("rw", "randrw")
-    writes = mixed or "write" in values["pattern"]
-    # what has no meaning for a pattern must not make two points of one
-    if not mixed:
-        values["read_share"] = 0.5
-    if not writes:
-        values["fsync"] = values["fdatasync"] = 0
-    if values["verify"] != "none" and not writes:
-        raise PlanError(f"verify: {values['verify']} needs a pattern that writes, not {values['pattern']}")
-    return FioPoint(**values, time_based=fio.time_based, end_fsync=fio.end_fsync and writes, options=options)
-
-
-def _point_name(name: str | None, fio: FioWorkload, point: FioPoint) -> str:
-    parts = [name] if name else []
-    parts += [point.pattern, units.format_bytes(point.block_size), f"{point.threads} thr"]
-    axes = _axes(fio)
-    parts += [text for axis, text in _shown(point).items() if len(axes[axis]) > 1]
-    if point.degraded_hosts and len(axes["degraded_hosts"]) == 1:
-        parts.append(_shown(point)["degraded_hosts"])
-    parts += [f"{k}={v}" for k, v in point.options.items() if len(fio.options[k]) > 1]
-    return " ".join(parts)
-
-
-def _shown(point: FioPoint) -> dict[str, str]:
-    """How a name tells each axis, besides pattern, block size and threads, which are always told."""
-    return {
-        "iodepth": f"qd{point.iodepth}",
-        "engine": point.engine,
-        "size": units.format_bytes(point.size),
-        "runtime": units.format_seconds(point.runtime),
-        "ramp": f"ramp {units.format_seconds(point.ramp)}",
-        "direct": "direct" if point.direct else "buffered",
-        "cache": point.cache,
-        "fsync": f"fsync{point.fsync}",
-        "fdatasync": f"fdatasync{point.fdatasync}",
-        "rate": f"{point.rate} B/s" if point.rate else "unlimited",
-        "read_share": f"{point.read_share:.0%} reads",
-        "verify": f"verify {point.verify}",
-        "clients": f"{point.clients} clients",
-        "degraded_hosts": f"{point.degraded_hosts} hosts down" if point.degraded_hosts else "all hosts up",
-    }
-
-
 def estimate(plan: Plan, study: Study, *, per_attempt_seconds: float = 0.6) -> dict[str, float]:
     """Rough cost of a plan: seconds of the pilot and of the maximum, bytes of data sets, attempts of a block.
 
@@ -284,10 +146,9 @@ def estimate(plan: Plan, study: Study, *, per_attempt_seconds: float = 0.6) -> d
     """
     block_seconds = 0.0
     for label, point_id in plan.cells.values():
-        point = plan.point(point_id).point
-        run = (
-            min(point.runtime + point.ramp, 1.0) if plan.candidate(label).role == "null" else point.runtime + point.ramp
-        )
+        run = plan.point(point_id).point.expected_seconds
+        if plan.candidate(label).role == "null":
+            run = min(run, 1.0)
         block_seconds += run + per_attempt_seconds
     dataset = dataset_bytes(plan)
     deployments = {c.deployment for c in plan.candidates if c.role != "null"}
@@ -302,15 +163,25 @@ def estimate(plan: Plan, study: Study, *, per_attempt_seconds: float = 0.6) -> d
 
 
 def dataset_bytes(plan: Plan) -> int:
-    """Bytes of the data set on each deployment: the files are shared by all points, each as long as the longest."""
+    """Bytes of the data set on each deployment. fio's files are shared by all its points, each as long as the longest; files
+    that dd reads stay; what dd and IOzone write is removed after the attempt."""
     longest: dict[tuple[int, int], int] = {}
+    stays: dict[str, int] = {}
+    passing = 0
     for planned in plan.points:
         point = planned.point
-        for client in range(point.clients):
-            for thread in range(point.threads):
-                key = (client, thread)
-                longest[key] = max(longest.get(key, 0), point.size)
-    return sum(longest.values())
+        if isinstance(point, FioPoint):
+            for client in range(point.clients):
+                for thread in range(point.threads):
+                    key = (client, thread)
+                    longest[key] = max(longest.get(key, 0), point.size)
+        elif isinstance(point, DdPoint) and point.reads:
+            stays[f"{point.content}-{point.size}"] = max(
+                stays.get(f"{point.content}-{point.size}", 0), point.dataset_bytes
+            )
+        else:
+            passing = max(passing, point.dataset_bytes)
+    return sum(longest.values()) + sum(stays.values()) + passing
 
 
 def disk_for(study: Study, plan: Plan) -> Disk:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from assay.model import lab
+from assay.model import lab, workload
 from assay.model import study as schema
 from assay.model.fields import listify
 
@@ -70,9 +70,12 @@ def _title(model: type[BaseModel]) -> str:
         lab.Network: "lab.network",
         lab.Limits: "lab.limits",
         schema.Candidate: "candidates[]",
-        schema.Workload: "workloads[]",
-        schema.FioWorkload: "workloads[].fio",
-        schema.Degraded: "workloads[].fio.degraded",
+        workload.Workload: "workloads[]",
+        workload.FioWorkload: "workloads[].fio",
+        workload.Degraded: "workloads[].KIND.degraded",
+        workload.DdWorkload: "workloads[].dd",
+        workload.IozoneWorkload: "workloads[].iozone",
+        workload.MetadataWorkload: "workloads[].metadata",
         schema.Measure: "measure",
         schema.Blocks: "measure.blocks",
     }

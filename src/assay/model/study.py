@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from assay.model.fields import Axis, Bytes, Fraction, Model, Rate, Scalar, Seconds, Size
+from assay.model.fields import Axis, Fraction, Model, Scalar, Seconds
 from assay.model.lab import Lab
+from assay.model.workload import Workload
 
 
 def _parse_candidate(value: object) -> object:
@@ -49,83 +50,6 @@ class Candidate(Model):
             )
         if self.mount is not None and not self.mount.startswith("/"):
             raise ValueError(f"mount {self.mount!r} is relative; write the absolute directory")
-        return self
-
-
-Pattern = Literal["read", "write", "randread", "randwrite", "rw", "randrw"]
-Engine = Literal["libaio", "io_uring", "psync", "sync", "pvsync2", "posixaio", "mmap"]
-VerifyMethod = Literal["none", "md5", "crc32c", "xxhash", "sha256"]
-
-
-class Degraded(Model):
-    """Part of the system killed while the load runs."""
-
-    hosts: Axis[Annotated[int, Field(ge=0, le=64, strict=True)]] = Field(
-        default=[0], description="Storage hosts killed before the load; they are started again and healed after it."
-    )
-
-
-class FioWorkload(Model):
-    """A matrix of fio jobs; every list is an axis."""
-
-    pattern: Axis[Pattern] = Field(description="I/O pattern, fio's rw=.")
-    block_size: Axis[Annotated[Bytes, Field(ge=1)]] = Field(description="Bytes per operation, fio's bs=.")
-    threads: Axis[Annotated[int, Field(ge=1, le=4096, strict=True)]] = Field(
-        default=[1], description="Threads per client, fio's numjobs= with thread."
-    )
-    iodepth: Axis[Annotated[int, Field(ge=1, le=65536, strict=True)]] = Field(
-        default=[32], description="Operations in flight per thread."
-    )
-    engine: Axis[Engine] = Field(default=["libaio"], description="fio's ioengine=.")
-    size: Axis[Size] = Field(
-        default=[1 << 30],
-        description="Bytes per thread, fio's size=; or total as multiple of memory, e.g. 2xRAM.",
-    )
-    runtime: Axis[Annotated[Seconds, Field(gt=0)]] = Field(default=[60.0], description="Measured time per attempt.")
-    ramp: Axis[Annotated[Seconds, Field(ge=0)]] = Field(
-        default=[0.0], description="Time before measuring starts, fio's ramp_time=."
-    )
-    time_based: bool = Field(default=True, description="Go on until runtime even when size is done.")
-    direct: Axis[bool] = Field(default=[True], description="O_DIRECT (true) or through the page cache (false).")
-    cache: Axis[Literal["cold", "warm", "any"]] = Field(
-        default=["cold"],
-        description="State of the caches that the cell claims: cold (dropped and proven), warm (data read once before), "
-        "any (no claim).",
-    )
-    fsync: Axis[Annotated[int, Field(ge=0, strict=True)]] = Field(
-        default=[0], description="fsync after every n writes; 0: never."
-    )
-    fdatasync: Axis[Annotated[int, Field(ge=0, strict=True)]] = Field(
-        default=[0], description="fdatasync after every n writes; 0: never."
-    )
-    end_fsync: bool = Field(default=True, description="fsync once before a writing job ends.")
-    rate: Axis[Rate | None] = Field(default=[None], description="Rate limit per thread and direction, fio's rate=.")
-    read_share: Axis[Fraction] = Field(default=[0.5], description="Share of reads in rw and randrw, fio's rwmixread=.")
-    verify: Axis[VerifyMethod] = Field(default=["none"], description="Write checksums and verify them after writing.")
-    clients: Axis[Annotated[int, Field(ge=1, le=256, strict=True)]] = Field(
-        default=[1], description="Load-generating processes, started together."
-    )
-    degraded: Degraded = Field(
-        default_factory=Degraded,
-        description="Run with storage hosts killed; data are verified by checksum, then the hosts come back and heal.",
-    )
-    options: dict[str, Axis[Scalar]] = Field(
-        default_factory=dict, description="Further fio options as they are; a list is an axis."
-    )
-
-
-class Workload(Model):
-    """One workload: exactly one kind."""
-
-    name: str | None = Field(
-        default=None, min_length=1, max_length=80, description="Name in tables; default: made from the axes."
-    )
-    fio: FioWorkload | None = Field(default=None, description="A matrix of fio jobs.")
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> Workload:
-        if self.fio is None:
-            raise ValueError("a workload needs its kind; known: fio")
         return self
 
 
@@ -213,44 +137,3 @@ class Study(Model):
                         f"lab: existing deploys nothing; give {name} its mount, e.g. mount: /mnt/{name.split('/')[0]}"
                     )
         return self
-
-
-class FioPoint(Model):
-    """One point of a fio matrix: no lists, sizes resolved, ready to be written as a job file. Sizes in bytes."""
-
-    kind: Literal["fio"] = "fio"
-    pattern: Pattern
-    block_size: int
-    threads: int
-    iodepth: int
-    engine: Engine
-    size: int  # bytes per thread
-    runtime: float  # seconds
-    ramp: float  # seconds
-    time_based: bool
-    direct: bool
-    cache: Literal["cold", "warm", "any"]
-    fsync: int
-    fdatasync: int
-    end_fsync: bool
-    rate: int | None  # bytes per second per thread and direction
-    read_share: float
-    verify: VerifyMethod
-    clients: int
-    degraded_hosts: int = 0  # storage hosts killed while the load runs
-    options: dict[str, Annotated[Scalar, PlainSerializer(lambda v: v)]] = Field(default_factory=dict)
-
-    @property
-    def reads(self) -> bool:
-        """Whether the pattern reads."""
-        return self.pattern in ("read", "randread", "rw", "randrw")
-
-    @property
-    def writes(self) -> bool:
-        """Whether the pattern writes."""
-        return self.pattern in ("write", "randwrite", "rw", "randrw")
-
-    @property
-    def dataset_bytes(self) -> int:
-        """Bytes of all files of all clients."""
-        return self.size * self.threads * self.clients

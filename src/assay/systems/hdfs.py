@@ -39,7 +39,7 @@ from assay.systems.hosted import HostedSystem, check_machine
 from assay.systems.hosts import each, wait_until
 from assay.systems.requirements import Requirement
 
-CLIENT_SECONDS = 30.0
+CLIENT_SECONDS = 60.0
 PROBE_BYTES = 1 << 20
 HEAL_POLL_SECONDS = 0.3
 HEAP = "256MiB"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from assay.lab.errors import LabError
 from assay.lab.fabric import Fabric
-from assay.lab.host import HostError
+from assay.lab.host import Completed, HostError
 from assay.lab.namespace import NamespaceHost
 from assay.model.evidence import DeviceCounters
 from assay.systems import hdfs_client, hdfs_install
@@ -27,9 +27,9 @@ from assay.systems.hosts import HostDisks, each, log_tail, wait_until
 
 NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
-READY_SECONDS = 120.0
+READY_SECONDS = 300.0  # seven virtual machines on a busy machine; one that has ended is noticed at once
 ANSWER_SECONDS = 10.0
-TOOL_SECONDS = 60.0
+TOOL_SECONDS = 180.0
 _POLL_SECONDS = 0.15
 _LOOK_SECONDS = 3.0  # between looks at the processes themselves
 
@@ -121,8 +121,13 @@ class HdfsCluster:
 
     def tool(self, program: str, *arguments: str, purpose: str, timeout_seconds: float = TOOL_SECONDS) -> str:
         """Run one of Hadoop's programs on the first host; what it printed. Raises HostError."""
-        done = self.first.run([*self._java(self.first, program), *arguments], timeout_seconds=timeout_seconds)
-        return done.must(purpose).stdout.decode(errors="replace")
+        return (
+            self.run(program, *arguments, timeout_seconds=timeout_seconds).must(purpose).stdout.decode(errors="replace")
+        )
+
+    def run(self, program: str, *arguments: str, timeout_seconds: float = TOOL_SECONDS) -> Completed:
+        """The same for programs whose exit code has a meaning. Raises HostError when Java is missing."""
+        return self.first.run([*self._java(self.first, program), *arguments], timeout_seconds=timeout_seconds)
 
     # --- asking -----------------------------------------------------------------------------------------------------------
 

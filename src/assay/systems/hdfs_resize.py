@@ -16,6 +16,8 @@ BALANCER = "org.apache.hadoop.hdfs.server.balancer.Balancer"
 MOVE_SECONDS = 24 * 3600.0  # progress is shown; whoever does not want to wait interrupts
 THRESHOLD_PERCENT = 5  # how far a host's use may be from the mean
 POLL_SECONDS = 0.5
+#: ExitStatus.NO_MOVE_BLOCK (-2) and NO_MOVE_PROGRESS (-3): what is left cannot be moved, with few blocks for example.
+NO_MORE_TO_MOVE = (254, 253)
 
 
 def grow(cluster: HdfsCluster, hosts: int, progress: Callable[[str], None]) -> None:
@@ -30,13 +32,12 @@ def grow(cluster: HdfsCluster, hosts: int, progress: Callable[[str], None]) -> N
     progress(f"{', '.join(host.name for host in added)} added, {len(cluster.up)} DataNodes")
     small = ["-D", "dfs.balancer.getBlocks.min-block-size=1", "-D", "dfs.balancer.block-move.timeout=60000"]
     try:
-        said = cluster.tool(
-            BALANCER, *small, "-threshold", str(THRESHOLD_PERCENT),
-            purpose="balancing", timeout_seconds=MOVE_SECONDS,
-        )  # fmt: skip
+        done = cluster.run(BALANCER, *small, "-threshold", str(THRESHOLD_PERCENT), timeout_seconds=MOVE_SECONDS)
+        if done.exit_code not in NO_MORE_TO_MOVE:
+            done.must("balancing")
     except HostError as error:
         raise AdapterError(str(error)) from None
-    lines = [line for line in said.splitlines() if line and "Exiting" in line]
+    lines = [line for line in done.stdout.decode(errors="replace").splitlines() if "Exiting" in line]
     progress(f"balancer: {lines[-1].strip() if lines else 'ended'}")
 
 

@@ -25,6 +25,7 @@ from assay.systems.moosefs_cluster import MooseCluster
 from assay.systems.moosefs_config import (
     CHUNK_BYTES,
     DAEMONS,
+    accepted_difference,
     check_hosts,
     check_room,
     check_setting,
@@ -77,6 +78,7 @@ class MooseSystem(HostedMount):
             raise AdapterError(
                 f"{MKFS[filesystem][0]} is missing; install it with: apt-get install -y {MKFS_PACKAGES[filesystem]}"
             )
+        accepted_difference(tuning)
         for key in tuning:
             daemon = DAEMONS.get(key.partition(".")[0])
             if daemon is not None and (found := shutil.which(daemon, path=search_path())) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ from assay.model.evidence import DeviceCounters
 from assay.systems.base import AdapterError
 from assay.systems.hosts import HostDisks, each, wait_until
 from assay.systems.moosefs_cli import CHUNK_PORT, ChunkServer, ChunkState, ask, chunk_servers, chunk_state
-from assay.systems.moosefs_config import config_text, settings
+from assay.systems.moosefs_config import accepted_difference, config_text, settings
 
 START_SECONDS = 60.0
 READY_SECONDS = 60.0
+LATE_SECONDS = 5.0
+QUIET_SECONDS = 0.7  # half a second lay between data and checksums
 _POLL_SECONDS = 0.1  # each question costs 0.1 s of CPU
 _EMPTY = b"MFSM NEW"  # metadata of an empty file system; without the file the master does not start
 _ROOT = {"WORKING_USER": "root", "WORKING_GROUP": "root"}
@@ -45,8 +48,8 @@ class MooseCluster:
 
     @property
     def accepted_difference(self) -> float:
-        """How much fuller, 0 to 1, one server may be than another before the master moves chunks."""
-        return float(settings("master", self._tuning)["ACCEPTABLE_PERCENTAGE_DIFFERENCE"]) / 100
+        """See moosefs_config."""
+        return accepted_difference(self._tuning)
 
     # --- daemons ----------------------------------------------------------------------------------------------------------
 
@@ -140,14 +143,28 @@ class MooseCluster:
         return [counter for host in self.up for counter in self.disks[host.name].counters()]
 
     def sync(self) -> list[Step]:
-        """Write back what chunk servers have left in the page cache: an fsync of a client does not make them do so."""
+        """Write back what chunk servers have left in the page cache: an fsync of a client does not make them do so. They write
+        checksums up to a second after the last data, so it is done again until nothing comes any more."""
+        before, steps = self._written(), self._sync_once()
+        end = time.monotonic() + LATE_SECONDS
+        since = time.monotonic() if self._written() > before else 0.0
+        while time.monotonic() < min(end, since + QUIET_SECONDS):
+            time.sleep(_POLL_SECONDS)
+            before, steps = self._written(), self._sync_once()
+            if self._written() > before:
+                since = time.monotonic()
+        return steps
 
+    def _sync_once(self) -> list[Step]:
         def on(host: NamespaceHost) -> Step:
             roots = [str(Path(directory).parent) for directory in self._chunk_directories()]
             done = host.run(["sync", "--file-system", *roots], timeout_seconds=FLUSH_SECONDS)
             return f"{host.name}: sync", 1 if done.exit_code is None else done.exit_code
 
         return each(self.up, on)
+
+    def _written(self) -> int:
+        return sum(counter.written_bytes for counter in self.counters())
 
     # --- losing hosts and getting them back -------------------------------------------------------------------------------
 

@@ -24,8 +24,9 @@ DEFAULTS: dict[str, dict[str, str]] = {
         "NICE_LEVEL": "0",  # -19 would take the processor from the clients of the same machine
         "REPLICATIONS_DELAY_INIT": "0",  # a minute after the start in which lost copies would not be made again
         "CHUNKS_LOOP_MIN_TIME": "60",  # the least: what was deleted or has too many copies goes sooner
-        # the most: a chunk may be a tenth of a small disk, and moving it to and fro would disturb every measurement
-        "ACCEPTABLE_PERCENTAGE_DIFFERENCE": "10",
+        # the third, 0 instead of 1: chunks moved to and fro between servers that are equally full disturb measurements
+        "CHUNKS_WRITE_REP_LIMIT": "2,1,0,4",
+        "ACCEPTABLE_PERCENTAGE_DIFFERENCE": "10",  # the most: a chunk may be a tenth of a small disk
     },
     "chunkserver": {
         "NICE_LEVEL": "0",
@@ -95,6 +96,15 @@ def settings(daemon: str, tuning: Mapping[str, Any]) -> dict[str, str]:
         if key.startswith(f"{daemon}.")
     }
     return DEFAULTS[daemon] | given
+
+
+def accepted_difference(tuning: Mapping[str, Any]) -> float:
+    """How much fuller, 0 to 1, one server may be than another before the master moves chunks. Raises AdapterError."""
+    given = settings("master", tuning)["ACCEPTABLE_PERCENTAGE_DIFFERENCE"]
+    try:
+        return float(given) / 100
+    except ValueError:
+        raise AdapterError(f"master.ACCEPTABLE_PERCENTAGE_DIFFERENCE: {given!r} is no number") from None
 
 
 def check_setting(key: str, program: Path) -> None:

@@ -17,7 +17,7 @@ class Requirement:
 
     name: str
     find: Callable[[], Path | None]  # where it is; None when it is missing
-    remedy: str  # the exact command that gets it
+    remedy: str  # the exact command that gets it; a word in capitals is for people to fill in
     version: tuple[str, ...] = ()  # arguments that make the program tell its version; empty: none to ask
     only: str = ""  # what alone needs it: a layout ("ext4") or a tuning value ("access=sshfs"); empty: every candidate
 

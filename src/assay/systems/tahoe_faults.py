@@ -61,28 +61,40 @@ def heal(grid: TahoeGrid, capabilities: Sequence[str], timeout_seconds: float) -
 
 
 def _whole(grid: TahoeGrid, capability: str, end: float) -> bool:
-    """Whether a file was whole already; if not, it is repaired, and must be looked at again."""
+    """Whether a file is whole already; if not, it is repaired, and must be looked at again."""
     client = grid.fabric.clients[0]
-    path = f"/uri/{quote(capability, safe='')}?t=check&repair=true&output=JSON"
-    seconds = max(1.0, min(_CHECK_SECONDS, end - time.monotonic()))
     try:
-        found = config.file_health(grid.ask(client, path, "POST", seconds))
-        if found is None:
+        found = _check(grid, capability, end)
+        if found is None or _enough(grid, capability, found):
             return True
         if not found.recoverable:
+            if set(grid.missing(client)) - set(grid.killed):
+                return False  # a server that has just come back
             raise AdapterError(
                 f"{capability[:40]}... is lost: {found.shares} of its {found.expected} shares are there, "
                 f"{grid.layout.data} are needed"
             )
-        if not capability.startswith("URI:CHK:"):  # directories are written again by every change
-            return found.shares >= found.expected
-        if found.whole(len(grid.up)):
-            return True
-        seconds = max(1.0, end - time.monotonic())
-        client.call(web.put_again, config.WEB_PORT, capability, seconds, timeout_seconds=seconds + 1)
-    except (NoAnswerError, web.WebError, HostError):  # servers that have just come back; asked again until the end
+        if found.shares < found.expected:
+            found = _check(grid, capability, end, "&repair=true") or found
+        if capability.startswith("URI:CHK:") and not _enough(grid, capability, found):
+            seconds = max(1.0, end - time.monotonic())
+            client.call(web.put_again, config.WEB_PORT, capability, seconds, timeout_seconds=seconds + 1)
+    except (NoAnswerError, web.WebError, HostError):  # asked again until the end
         return False
     return False
+
+
+def _check(grid: TahoeGrid, capability: str, end: float, repair: str = "") -> config.FileHealth | None:
+    path = f"/uri/{quote(capability, safe='')}?t=check&output=JSON{repair}"
+    seconds = max(1.0, min(_CHECK_SECONDS, end - time.monotonic()))
+    return config.file_health(grid.ask(grid.fabric.clients[0], path, "POST", seconds))
+
+
+def _enough(grid: TahoeGrid, capability: str, found: config.FileHealth) -> bool:
+    """Directories are written anew by every change, so only their number of shares counts."""
+    if capability.startswith("URI:CHK:"):
+        return found.whole(len(grid.up))
+    return found.shares >= found.expected
 
 
 def shrink(grid: TahoeGrid, capabilities: Sequence[str], hosts: int, progress: Callable[[str], None]) -> None:

@@ -54,7 +54,7 @@ class XtreemSystem(HostedMount):
     }
     requirements: ClassVar[tuple[Requirement, ...]] = (
         program("java", "openjdk-17-jre-headless", "-version"),
-        Requirement("XtreemFS' JARs", lambda: next(iter(config.find_jars(roots())), None), _remedy()),
+        Requirement("XtreemFS' server JAR", lambda: next(iter(config.find_jars(roots())), None), _remedy()),
         _program("mkfs.xtreemfs"),
         _program("mount.xtreemfs"),
         _program("xtfsutil"),

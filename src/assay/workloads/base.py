@@ -15,12 +15,29 @@ class WorkloadError(Exception):
     """The load generator is missing, cannot be used, or gave no usable result. The message is one clear line."""
 
 
+class Store(Protocol):
+    """Keeps whole files under names, without a mount: what systems.base.PutsAndGets is to workloads. Raises
+    :class:`StoreError` (whatever the system's adapter raises is turned into one)."""
+
+    def put(self, client: Host, source: Path, name: str, timeout_seconds: float) -> None: ...
+    def get(self, client: Host, name: str, target: Path, timeout_seconds: float) -> None: ...
+    def delete(self, client: Host, name: str, timeout_seconds: float) -> None: ...
+
+
+class StoreError(Exception):
+    """A put, get or delete failed; the message is one clear line."""
+
+
 @dataclass(frozen=True)
 class Target:
-    """Where a workload works. ``directory`` is None for a target without a file system (the null engine)."""
+    """Where a workload works. ``directory`` is None for a target without a file system (the null engine, or one that is
+    reached through ``store`` or by fio's own ``engine``)."""
 
     directory: Path | None
     null: bool = False
+    store: Store | None = None
+    engine: dict[str, str] | None = None  # fio's options that reach it, ioengine among them
+    sources: Path | None = None  # directory of the clients for files to be copied, outside of the system under test
 
 
 @dataclass(frozen=True)
@@ -49,6 +66,11 @@ class Workload(Protocol):
 
     def prepare(self, target: Target, clients: Sequence[Host], seed: int, timeout_seconds: float) -> int:
         """Make the data set unless it is there complete already; returns its bytes. Raises WorkloadError."""
+        ...
+
+    def stage(self, target: Target, clients: Sequence[Host], seed: int, timeout_seconds: float) -> None:
+        """What must be in place before each attempt, done before caches are dropped; nothing for most. Raises
+        WorkloadError."""
         ...
 
     def warm(self, target: Target, clients: Sequence[Host], timeout_seconds: float) -> None:

@@ -27,7 +27,7 @@ from assay.model.evidence import (
     Histogram,
     Series,
 )
-from assay.model.study import FioPoint
+from assay.model.point import FioPoint
 from assay.workloads import fio_data, fio_job, fio_log
 from assay.workloads.base import Artefact, RunResult, Target, WorkloadError
 from assay.workloads.fio_output import FioJob, FioOutput, FioOutputError, FioTotals, parse
@@ -117,6 +117,9 @@ class FioWorkload:
             installed(host)
         fio_data.ensure(directory, self._files_of(clients), self.point.size, seed, timeout_seconds)
         return self.point.size * self.point.threads * len(clients)
+
+    def stage(self, target: Target, clients: Sequence[Host], seed: int, timeout_seconds: float) -> None:
+        """Nothing: fio's files stay."""
 
     def warm(self, target: Target, clients: Sequence[Host], timeout_seconds: float) -> None:
         """See :class:`assay.workloads.base.Workload`."""

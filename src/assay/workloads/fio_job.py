@@ -20,7 +20,7 @@ import re
 import shlex
 from pathlib import Path
 
-from assay.model.study import FioPoint
+from assay.model.point import FioPoint
 from assay.workloads.base import WorkloadError
 
 NULL_RUNTIME_SECONDS = 1.0

@@ -13,7 +13,7 @@ from assay.model.evidence import AttemptEvidence, Samples
 from assay.model.lab import Lab
 from assay.model.layout import parse_layout
 from assay.model.plan import Plan, block_order
-from assay.model.study import FioPoint
+from assay.model.point import FioPoint
 from assay.stats import adjust
 
 _Record = TypeVar("_Record", AttemptEvidence, Samples)

@@ -67,6 +67,14 @@ def test_the_line_that_tells_the_version(text: str, name: str, line: str) -> Non
     assert version_in(text, name) == line
 
 
+@pytest.mark.skipif("xtreemfs" not in SYSTEMS, reason="no system whose remedy has to be filled in")
+def test_what_has_to_be_filled_in_is_no_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASSAY_SYSTEMS", str(tmp_path))
+    lacking = [f for f in examine(["xtreemfs"]) if "XTREEMFS_SOURCE" in f.remedy]
+    assert lacking
+    assert not any(f.command for f in lacking)
+
+
 def test_systems_that_are_only_used_where_they_are_mounted() -> None:
     assert {f.what for f in examine(["lustre"]) if f.system} == {"lfs", "lctl"}
     assert {f.ok for f in examine(["lustre"]) if f.system} <= {True, None}

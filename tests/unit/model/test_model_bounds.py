@@ -22,7 +22,7 @@ from assay.model.messages import (
     messages,
     stripe_bytes,
 )
-from assay.model.study import FioPoint
+from assay.model.point import FioPoint
 
 MB = 1e6
 LINK = 1200 * MB  # the KISTI cluster's 10 Gbit/s

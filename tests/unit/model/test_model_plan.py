@@ -22,9 +22,15 @@ from assay.model.plan import (
     estimate,
     make_plan,
 )
+from assay.model.point import FioPoint
 from assay.model.study import Study
 
 GIB = 1 << 30
+
+
+def fio(p: Plan) -> list[FioPoint]:
+    """The points of a plan that has fio's only."""
+    return [x.point for x in p.points if isinstance(x.point, FioPoint)]
 
 
 def study(*fio: dict[str, object], candidates: object = ("local/xfs", "local/ext4"), **measure: object) -> Study:
@@ -43,7 +49,7 @@ def test_cells_are_the_product_of_candidates_and_axes() -> None:
     p = plan(study({"pattern": ["read", "write"], "block_size": ["4KiB", "1MiB"], "threads": [1, 2, 4]}))
     assert [c.label for c in p.candidates] == ["local/xfs", "local/ext4", "local/xfs (A/A)", "null"]
     wanted = set(itertools.product(["read", "write"], [4096, MIB], [1, 2, 4]))
-    assert {(x.point.pattern, x.point.block_size, x.point.threads) for x in p.points} == wanted
+    assert {(x.pattern, x.block_size, x.threads) for x in fio(p)} == wanted
     assert len(p.points) == 12
     assert set(p.cells.values()) == {(c.label, x.id) for c in p.candidates for x in p.points}
     assert len(p.cells) == 48
@@ -125,7 +131,7 @@ def test_no_two_points_share_a_name() -> None:
 def test_what_means_nothing_to_a_pattern_makes_no_second_point() -> None:
     p = plan(study({"fsync": [0, 1], "fdatasync": [0, 1], "read_share": [0.3, 0.7]}))
     assert len(p.points) == 1
-    assert not p.points[0].point.end_fsync
+    assert not fio(p)[0].end_fsync
     assert len(plan(study({"fsync": [0, 1], "pattern": "write"})).points) == 2
     assert len(plan(study({"read_share": [0.3, 0.7], "pattern": "randrw"})).points) == 2
     with pytest.raises(PlanError, match=r"verify.*pattern that writes"):
@@ -139,11 +145,11 @@ def test_two_workloads_naming_the_same_point_run_it_once() -> None:
 def test_scale_shrinks_sizes_and_times_but_not_below_use() -> None:
     declared = study({"size": "1GiB", "runtime": "180s", "ramp": "10s", "block_size": ["4KiB", "1MiB"]})
     whole, tenth, tiny = (plan(declared, scale=s) for s in (1, 0.1, 1e-6))
-    assert {(x.point.size, x.point.runtime, x.point.ramp) for x in whole.points} == {(GIB, 180.0, 10.0)}
-    assert {(x.point.size, x.point.runtime, x.point.ramp) for x in tenth.points} == {(102 * MIB, 18.0, 1.0)}
-    for x in tiny.points:
-        assert x.point.size >= 16 * x.point.block_size
-        assert x.point.runtime == 0.5
+    assert {(x.size, x.runtime, x.ramp) for x in fio(whole)} == {(GIB, 180.0, 10.0)}
+    assert {(x.size, x.runtime, x.ramp) for x in fio(tenth)} == {(102 * MIB, 18.0, 1.0)}
+    for x in fio(tiny):
+        assert x.size >= 16 * x.block_size
+        assert x.runtime == 0.5
     assert declaration_hash(declared, 1) != declaration_hash(declared, 0.1)
     for bad in (0, -1, math.nan, math.inf):
         with pytest.raises(PlanError, match="scale"):
@@ -151,13 +157,13 @@ def test_scale_shrinks_sizes_and_times_but_not_below_use() -> None:
 
 
 def test_the_papers_gigabyte_is_not_rounded() -> None:
-    assert plan(study({"size": "1GB"})).points[0].point.size == 10**9
+    assert fio(plan(study({"size": "1GB"})))[0].size == 10**9
 
 
 @given(st.integers(1, 64), st.integers(1, 16), st.integers(1 << 28, 1 << 42), st.sampled_from([0.5, 1.5, 2.0]))
 def test_multiples_of_memory_are_never_a_byte_short(threads: int, clients: int, memory: int, factor: float) -> None:
     declared = study({"size": f"{factor}xRAM", "threads": threads, "clients": clients}, null_target=False, aa="none")
-    point = plan(declared, memory=memory).points[0].point
+    point = fio(plan(declared, memory=memory))[0]
     assert 0 <= point.dataset_bytes - factor * memory <= threads * clients * MIB
     assert point.size % MIB == 0
 

@@ -7,6 +7,7 @@ from importlib.resources import files
 import pytest
 
 from assay.model.plan import Plan, make_plan
+from assay.model.point import FioPoint
 from assay.model.source import load_study
 from assay.model.study import Study
 
@@ -41,7 +42,7 @@ def plan(name: str, scale: float = 1.0) -> Plan:
 @pytest.mark.parametrize("name", PAPERS)
 def test_points_are_the_table_of_the_paper(name: str) -> None:
     paper = PAPERS[name]
-    points = [p.point for p in plan(name).points]
+    points = [p.point for p in plan(name).points if isinstance(p.point, FioPoint)]
     patterns = ["read", "write", "randread", "randwrite"]
     wanted = {(p, b * K, t) for p in patterns for b in paper["block_size"] for t in paper["threads"]}
     assert len(points) == len(wanted)
@@ -63,8 +64,8 @@ def test_every_preset_has_its_controls_and_can_be_scaled(name: str) -> None:
     assert len(small.points) == len(whole.points)
     assert small.scale == 0.01
     for s, w in zip(small.points, whole.points, strict=True):
-        assert s.point.size < w.point.size
-        assert s.point.runtime < w.point.runtime
+        assert s.point.dataset_bytes < w.point.dataset_bytes
+        assert s.point.expected_seconds < w.point.expected_seconds
 
 
 def test_no_preset_is_forgotten_here() -> None:

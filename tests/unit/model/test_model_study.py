@@ -8,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from assay.model.source import load_study
-from assay.model.study import FioWorkload, Study
+from assay.model.study import Study
+from assay.model.workload import FioWorkload
 
 
 def study(**fio: object) -> Study:

@@ -41,7 +41,7 @@ from assay.model.evidence import (
 )
 from assay.model.lab import Lab
 from assay.model.plan import Plan, block_order
-from assay.model.study import FioPoint
+from assay.model.point import FioPoint
 from assay.model.units import format_bytes
 
 STUDY_ID = "0123456789abcdef"

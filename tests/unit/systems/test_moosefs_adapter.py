@@ -11,6 +11,7 @@ from assay.systems.base import AdapterError, capabilities
 from assay.systems.catalogue import check_candidate, check_tuning, find_system
 from assay.systems.moosefs import MooseSystem
 from assay.systems.moosefs_config import (
+    accepted_difference,
     check_room,
     check_setting,
     config_text,
@@ -62,6 +63,13 @@ def test_tuning() -> None:
         check_tuning("moosefs/distributed", {"metalogger.X": 1})
 
 
+def test_what_counts_as_balanced() -> None:
+    assert accepted_difference({}) == 0.1
+    assert accepted_difference({"master.ACCEPTABLE_PERCENTAGE_DIFFERENCE": 0.5}) == 0.005
+    with pytest.raises(AdapterError, match="'much' is no number"):
+        check_tuning("moosefs/distributed", {"master.ACCEPTABLE_PERCENTAGE_DIFFERENCE": "much"})
+
+
 def test_settings_that_a_daemon_does_not_know(tmp_path: Path) -> None:
     program = tmp_path / "mfsmaster"
     program.write_bytes(b"\x7fELF...\0ATIME_MODE\0DATA_PATH\0...")
@@ -80,6 +88,7 @@ def test_settings_of_a_lab_and_of_a_candidate() -> None:
         "NICE_LEVEL": "-5",
         "REPLICATIONS_DELAY_INIT": "0",
         "CHUNKS_LOOP_MIN_TIME": "60",
+        "CHUNKS_WRITE_REP_LIMIT": "2,1,0,4",
         "ACCEPTABLE_PERCENTAGE_DIFFERENCE": "10",
     }
     assert settings("chunkserver", tuning)["HDD_FSYNC_BEFORE_CLOSE"] == "1"

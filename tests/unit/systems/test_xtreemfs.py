@@ -96,7 +96,7 @@ def test_what_is_missing_is_told_with_the_command_that_helps(tmp_path: Path, mon
     monkeypatch.setattr(
         XtreemSystem, "requirements", XtreemSystem.requirements[1:]
     )  # whether Java is here does not matter
-    words = r"^XtreemFS' JARs is missing; install it with: make -C XTREEMFS_SOURCE server client && .*ln -sfn XTREEMFS_SOURCE "
+    words = r"^XtreemFS' server JAR is missing; install it with: make -C XTREEMFS_SOURCE server client && .*ln -sfn XTREEMFS_SOURCE "
     with pytest.raises(AdapterError, match=words):
         check_candidate("xtreemfs/striped-2", None, Lab.model_validate({"hosts": 2}), 0)
 

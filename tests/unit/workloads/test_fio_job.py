@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.model.study import FioPoint
+from assay.model.point import FioPoint
 from assay.workloads import fio_job
 from assay.workloads.base import Target, WorkloadError
 from assay.workloads.fio import FioWorkload

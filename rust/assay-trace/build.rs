@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 fn main() {
-    println!("cargo:rerun-if-changed=bpf/recorder.bpf.c");
+    println!("cargo:rerun-if-changed=bpf");
     println!("cargo:rerun-if-env-changed=CLANG");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default());
     let machine = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();

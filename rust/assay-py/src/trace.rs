@@ -44,12 +44,12 @@ pub fn trace_replay_plan(
     spread_seconds: f64,
 ) -> PyResult<String> {
     let trace = container::read(&path).map_err(failed)?;
-    let mapping = replay::plan::Mapping { only };
-    let tree = replay::plan::initial_tree(&trace, &mapping);
+    let mapping = replay::mapping::Mapping { only };
+    let tree = replay::tree::initial_tree(&trace, &mapping);
     let plan = replay::plan::build(&trace, &mapping);
     let sizes = tree.values().filter_map(|i| match i {
-        replay::plan::Initial::File(n) => Some(*n),
-        replay::plan::Initial::Directory => None,
+        replay::tree::Initial::File(n) => Some(*n),
+        replay::tree::Initial::Directory => None,
     });
     let starts: Vec<f64> = (0..copies)
         .map(|n| replay::start_of(n, seed, spread_seconds))

@@ -1,11 +1,15 @@
 //! Names replaced by seeded hashes: the tree's shape, the depth of paths and the suffixes that matter to nobody stay.
 use crate::model::Trace;
 use crate::replay::prepare::Noise;
+use siphasher::sip::SipHasher24;
 use std::collections::HashMap;
 
 /// Replaces every component of every path, the names of tasks, the command and the machine's name. Equal components stay
-/// equal. Without the seed, names cannot be found by trying likely ones.
+/// equal. SipHash is keyed by the seed (Aumasson and Bernstein, INDOCRYPT 2012): who does not have it cannot try likely
+/// names, and does not find it from names that are known.
 pub fn anonymise(trace: &mut Trace, seed: u64) {
+    let mut key = Noise(seed);
+    let (k0, k1) = (key.word(), key.word());
     let mut names: HashMap<String, String> = HashMap::new();
     let mut replace = |name: &str| -> String {
         if name.is_empty() || name == "." || name == ".." {
@@ -14,11 +18,10 @@ pub fn anonymise(trace: &mut Trace, seed: u64) {
         if let Some(known) = names.get(name) {
             return known.clone();
         }
-        let mut state = seed;
-        for byte in name.bytes() {
-            state = Noise(state ^ u64::from(byte)).word();
-        }
-        let new = format!("{:012x}", Noise(state).word() >> 16);
+        let new = format!(
+            "{:016x}",
+            SipHasher24::new_with_keys(k0, k1).hash(name.as_bytes())
+        );
         names.insert(name.to_owned(), new.clone());
         new
     };
@@ -36,6 +39,10 @@ pub fn anonymise(trace: &mut Trace, seed: u64) {
         (file.ino, file.dev) = (0, 0);
     }
     trace.meta.command.clear();
+    trace.meta.note.clear();
+    if let Some(summary) = &mut trace.summary {
+        summary.warnings.retain(|w| !w.contains('/')); // a path may stand in it
+    }
     trace.meta.machine.clear();
     trace.meta.mount = trace
         .meta

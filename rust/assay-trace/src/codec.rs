@@ -65,7 +65,7 @@ struct Predictor {
 
 impl Predictor {
     fn learn(&mut self, e: &Event) {
-        self.end = e.end();
+        self.end = e.start.wrapping_add(e.duration);
         self.task = e.task;
         self.file = e.file;
         self.next_offset
@@ -94,7 +94,7 @@ pub fn encode(events: &[Event]) -> Result<(Vec<u8>, usize)> {
     for e in events {
         let op = e.op as u8;
         let values = [
-            zigzag(e.end().wrapping_sub(p.end) as i64),
+            zigzag(e.start.wrapping_add(e.duration).wrapping_sub(p.end) as i64),
             e.duration,
             zigzag(i64::from(e.task) - i64::from(p.task)),
             u64::from(op),
@@ -149,8 +149,8 @@ pub fn decode(packed: &[u8], raw_length: usize, rows: usize) -> Result<Vec<Event
     let Some(mut body) = raw.get(1 + 5 * count..) else {
         fail!("a block's directory is cut off");
     };
-    if rows > raw_length {
-        fail!("a block claims more rows than bytes");
+    if rows > raw_length / COLUMNS {
+        fail!("a block claims more rows than it has bytes for");
     }
     let mut columns: [Varints; COLUMNS] = std::array::from_fn(|_| Varints(&[]));
     for i in 0..count {

@@ -207,6 +207,8 @@ pub struct File {
 }
 
 pub const UNKNOWN_SIZE: u64 = u64::MAX;
+/// More than one call moves: Linux stops at 0x7ffff000 bytes (read(2)). What claims more is damaged or made up.
+pub const MOST_BYTES: u64 = 1 << 31;
 
 /// What is known of the recording as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! Block traces: each device or volume becomes one file, each request a pread or pwrite of it.
 use super::{lines, seconds, Notes};
-use crate::model::{Event, File, Op, Tables, UNKNOWN_SIZE};
+use crate::model::{Event, File, Op, Tables, MOST_BYTES, UNKNOWN_SIZE};
 use crate::Result;
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ impl Devices {
             .checked_add(r.bytes)
             .filter(|&e| e < 1 << 62)
             .ok_or("the offset is too large")?;
-        if r.bytes > 1 << 40 {
+        if r.bytes > MOST_BYTES {
             return Err("the length is too large".into());
         }
         let file = match self.0.get(r.device) {

@@ -1,6 +1,6 @@
 //! fio's iolog, versions 1 to 3 (fio(1), "TRACE FILE FORMAT"; fio's iolog.c).
 use super::{lines, Notes};
-use crate::model::{Event, File, Op, Tables, UNKNOWN_SIZE};
+use crate::model::{Event, File, Op, Tables, MOST_BYTES, UNKNOWN_SIZE};
 use crate::{fail, Result};
 use std::collections::HashMap;
 
@@ -150,7 +150,7 @@ fn event(
     tables: &mut Tables,
 ) -> std::result::Result<Event, String> {
     let offset = i64::try_from(offset).map_err(|_| "the offset is too large")?;
-    if length > 1 << 40 {
+    if length > MOST_BYTES && matches!(op, Op::Pread | Op::Pwrite) {
         return Err("the length is too large".into());
     }
     let mut e = Event::new(op, task);
@@ -181,7 +181,7 @@ fn event(
             e.count = length;
             e.result = length as i64;
             // what is read must have been there
-            let end = offset as u64 + length;
+            let end = offset as u64 + length; // below 2^63 + 2^31
             if op == Op::Pread {
                 let f = &mut tables.trace.files[e.file as usize];
                 f.size = if f.size == UNKNOWN_SIZE {

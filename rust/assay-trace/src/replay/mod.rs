@@ -1,15 +1,18 @@
 //! Replay: the tree is laid out, then every recorded process and thread does what it did, at its time, on another path.
 pub mod clock;
 pub mod engine;
+mod hands;
+pub mod mapping;
 pub mod plan;
 pub mod prepare;
 pub mod report;
+pub mod tree;
 
 use crate::container;
 use crate::model::{Event, Op, Summary, Trace};
 use crate::{fail, Result};
 use engine::Copy;
-use plan::Mapping;
+use mapping::Mapping;
 use prepare::Noise;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -156,7 +159,7 @@ pub fn replay(options: &Options) -> Result<Outcome> {
             }
         );
     }
-    let tree = plan::initial_tree(&trace, &mapping);
+    let tree = tree::initial_tree(&trace, &mapping);
     let root = |copy: u32| {
         if options.shared_tree {
             options.target.clone()
@@ -199,7 +202,7 @@ pub fn replay(options: &Options) -> Result<Outcome> {
     }
     let mut options = options.clone();
     if options.spin_ns == 0 && options.timing != Timing::Asap {
-        options.spin_ns = clock::calibrate();
+        options.spin_ns = clock::calibrate(options.rt_priority);
     }
     outcome.spin_seconds = options.spin_ns as f64 / 1e9;
     raise_descriptor_limit();

@@ -3,8 +3,9 @@
 //! Order is kept per thread. Across threads it is kept where the kernel would otherwise do something else than it did: an
 //! open before the use of what it opened, changes of a name in their recorded order, a child after its parent's fork, a
 //! parent's wait after its child's end. (After ARTC, Weiss et al., SOSP 2013.) Nothing else is synchronised, as in the paper.
-use crate::model::{flag, Class, Event, Op, Trace, UNKNOWN_SIZE};
-use std::collections::{HashMap, HashSet};
+use super::mapping::{skipped, Mapping};
+use crate::model::{flag, Class, Event, Op, Trace};
+use std::collections::HashMap;
 
 /// "Wait until thread `lane` has done its operation number `index`."
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,80 +65,6 @@ pub struct Plan {
     pub span: u64,
 }
 
-/// Which paths take part, and where they go.
-#[derive(Clone, Debug, Default)]
-pub struct Mapping {
-    /// Only what lies below one of these; empty: everything.
-    pub only: Vec<String>,
-}
-
-impl Mapping {
-    pub fn holds(&self, path: &str) -> bool {
-        let special = ["/dev", "/proc", "/sys"];
-        if !path.starts_with('/')
-            || path.ends_with(" (deleted)")
-            || special
-                .iter()
-                .any(|s| below(path, s) && !below(path, "/dev/shm"))
-        {
-            return false;
-        }
-        self.only.is_empty() || self.only.iter().any(|p| below(path, p))
-    }
-
-    /// Where a path of the trace lies below the replay's root, without a leading slash. One prefix is left out.
-    pub fn relative<'a>(&self, path: &'a str) -> &'a str {
-        let rest = match self.only.as_slice() {
-            [one] => path.strip_prefix(one.trim_end_matches('/')).unwrap_or(path),
-            _ => path,
-        };
-        rest.trim_start_matches('/')
-    }
-}
-
-fn below(path: &str, prefix: &str) -> bool {
-    let prefix = prefix.trim_end_matches('/');
-    path.strip_prefix(prefix)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-/// Why an event cannot be replayed; None if it can.
-fn skipped(trace: &Trace, mapping: &Mapping, e: &Event) -> Option<&'static str> {
-    let file_path = |n: u32| trace.path(trace.files[n as usize].path);
-    match e.op {
-        Op::Wait => return None,
-        Op::UringOther => return Some("io_uring operation without data"),
-        Op::Sync => return None,
-        _ => {}
-    }
-    let mut paths = Vec::with_capacity(4);
-    if e.path != 0 {
-        paths.push(trace.path(e.path));
-    }
-    if e.path2 != 0 && e.op != Op::Symlink {
-        paths.push(trace.path(e.path2));
-    }
-    for n in [e.file, e.file2] {
-        if n != 0 {
-            paths.push(file_path(n));
-        }
-    }
-    if paths.is_empty() || paths.iter().any(|p| p.is_empty()) {
-        return Some("unknown file");
-    }
-    if e.file != 0 && trace.files[e.file as usize].mode & 0o170_000 == 0o060_000 {
-        return Some("block device");
-    }
-    let is_root = |p: &&str| {
-        matches!(e.op, Op::Mkdir | Op::Rmdir | Op::Unlink | Op::Rename)
-            && mapping.relative(p).is_empty()
-    };
-    if !paths.iter().all(|p| mapping.holds(p)) || paths.iter().any(is_root) {
-        return Some("outside the replayed directories"); // the replay's own root is not the trace's to make or remove
-    }
-    None
-}
-
 #[derive(Default)]
 struct Resource {
     changed: Option<(u32, u32)>,
@@ -157,7 +84,7 @@ impl Resource {
     }
 }
 
-fn parent_of(path: &str) -> &str {
+pub(super) fn parent_of(path: &str) -> &str {
     match path.rfind('/') {
         Some(0) | None => "/",
         Some(at) => &path[..at],
@@ -498,123 +425,4 @@ pub fn build(trace: &Trace, mapping: &Mapping) -> Plan {
     b.plan.open_before.sort_unstable();
     b.plan.span = trace.duration();
     b.plan
-}
-
-/// A path that must be there before the clock starts.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Initial {
-    Directory,
-    /// Bytes.
-    File(u64),
-}
-
-/// The initial tree while the trace is gone through; `known` are paths whose beginning is settled.
-#[derive(Default)]
-struct Past {
-    tree: HashMap<String, Initial>,
-    known: HashSet<String>,
-    moved: Vec<(String, String)>,
-}
-
-impl Past {
-    fn note(&mut self, mapping: &Mapping, path: &str, there: Option<Initial>) {
-        if path.is_empty() || !self.known.insert(path.to_owned()) {
-            return;
-        }
-        // below a directory that was renamed, it had its old name at the start
-        let mut name = path.to_owned();
-        for (old, new) in self.moved.iter().rev() {
-            if let Some(rest) = name
-                .strip_prefix(new.as_str())
-                .filter(|r| r.starts_with('/'))
-            {
-                name = format!("{old}{rest}");
-            }
-        }
-        if name != path && !self.known.insert(name.clone()) {
-            return;
-        }
-        if let Some(there) = there {
-            self.tree.insert(name.clone(), there);
-        }
-        let mut above = parent_of(&name);
-        while above != "/" && mapping.holds(above) && self.known.insert(above.to_owned()) {
-            self.tree.insert(above.to_owned(), Initial::Directory);
-            above = parent_of(above);
-        }
-    }
-}
-
-/// The tree as it was before the first operation, as far as the trace tells: by path.
-pub fn initial_tree(trace: &Trace, mapping: &Mapping) -> HashMap<String, Initial> {
-    let mut order: Vec<&Event> = trace
-        .events
-        .iter()
-        .filter(|e| skipped(trace, mapping, e).is_none() && e.op != Op::Wait && e.op != Op::Sync)
-        .collect();
-    order.sort_by_key(|e| e.start);
-    let mut past = Past::default();
-    for e in order {
-        let absent = e.result == -i64::from(libc::ENOENT);
-        let path = trace.path(e.path).to_owned();
-        match e.op {
-            Op::Open if e.result >= 0 => {
-                let f = &trace.files[e.file as usize];
-                let there = if f.mode & 0o170_000 == 0o040_000 {
-                    Initial::Directory
-                } else {
-                    Initial::File(if f.size == UNKNOWN_SIZE { 0 } else { f.size })
-                };
-                past.note(mapping, &path, (!f.created).then_some(there));
-            }
-            Op::Mkdir if e.result >= 0 => past.note(mapping, &path, None),
-            Op::Mkdir if e.result == -i64::from(libc::EEXIST) => {
-                past.note(mapping, &path, Some(Initial::Directory))
-            }
-            Op::Rmdir if e.result >= 0 => past.note(mapping, &path, Some(Initial::Directory)),
-            Op::Rename | Op::Link if e.result >= 0 => {
-                past.note(mapping, &path, Some(Initial::File(0)));
-                past.note(mapping, trace.path(e.path2), None);
-                if e.op == Op::Rename {
-                    past.moved.push((path, trace.path(e.path2).to_owned()));
-                }
-            }
-            Op::Symlink if e.result >= 0 => past.note(mapping, &path, None),
-            Op::Unlink | Op::Truncate | Op::Stat | Op::Access if e.result >= 0 => {
-                past.note(mapping, &path, Some(Initial::File(0)));
-            }
-            _ if e.path != 0 && absent => {
-                past.known.insert(path);
-            }
-            _ => {}
-        }
-        for n in [e.file, e.file2] {
-            let f = &trace.files[n as usize];
-            if n == 0 || !f.inherited {
-                continue;
-            }
-            let name = trace.path(f.path).to_owned();
-            let size = if f.size == UNKNOWN_SIZE { 0 } else { f.size };
-            let there = if f.mode & 0o170_000 == 0o040_000 {
-                Initial::Directory
-            } else {
-                Initial::File(size)
-            };
-            past.note(mapping, &name, Some(there));
-            // the size was not seen: what was read must be there
-            if f.size == UNKNOWN_SIZE && matches!(e.op.class(), Class::Read | Class::Mapped) {
-                if let Some(Initial::File(size)) = past.tree.get_mut(&name) {
-                    *size = (*size).max(e.offset.max(0) as u64 + e.bytes());
-                }
-            }
-        }
-    }
-    // what has something below it is a directory
-    let parents: Vec<String> = past.tree.keys().map(|p| parent_of(p).to_owned()).collect();
-    for parent in parents {
-        if let Some(entry) = past.tree.get_mut(&parent) {
-            *entry = Initial::Directory;
-        }
-    }
-    past.tree
 }

@@ -1,6 +1,7 @@
 //! The tree a replay starts from: directories and files of the recorded sizes, filled with seeded random bytes. What is
 //! there already and right is kept, so that a second replay on the same target starts soon.
-use super::plan::{Initial, Mapping};
+use super::mapping::Mapping;
+use super::tree::Initial;
 use crate::{Context, Result};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};

@@ -228,9 +228,8 @@ class TahoeSystem(HostedMount):
             raise AdapterError(f"{client.name}: {what}: {error}") from None
 
     def _forget(self, capability: str, timeout_seconds: float) -> None:
-        """Remove the shares of a file, unless another name has the same content and hence the same shares."""
-        place = config.shares_directory(capability)
-        if place is not None and capability not in list(self._names.values()):
+        """Remove the shares of a file; no other name has them (see tahoe_web.SALT_BYTES)."""
+        if (place := config.shares_directory(capability)) is not None:
             try:
                 self.grid.remove_shares([place], timeout_seconds)
             except HostError as error:

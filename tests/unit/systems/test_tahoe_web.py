@@ -89,6 +89,7 @@ def test_files_go_there_and_back(port: int, tmp_path: Path) -> None:
     assert web.get(port, capability, target, 30) == SIZE
     assert target.read_bytes() == source.read_bytes()
     assert web.put_again(port, capability, 30) == capability
+    assert web.put(port, source, 30) != capability, "equal content is uploaded again, not found to be there"
     source.write_bytes(b"")
     assert web.get(port, web.put(port, source, 30), target, 30) == 0
     assert target.read_bytes() == b""

@@ -210,8 +210,8 @@ class HdfsSystem(HostedSystem):
         """Whether blocks are to be rebuilt or deleted. With fewer hosts than a block has parts nothing can be rebuilt."""
         state = self.cluster.state(timeout_seconds)
         killed = self.cluster.killed
-        if noticing := [name for name in killed if name in state.live]:
-            return True, f"the NameNode still counts on {', '.join(noticing)}"
+        if noticing := self.cluster.unnoticed(state):
+            return True, f"the NameNode may still count on {', '.join(noticing)}"
         if killed and len(self.cluster.up) < self._layout.width:
             return bool(state.deleting), f"rebuilding waits for {', '.join(killed)}, {state}"
         return state.busy, str(state)
@@ -285,8 +285,9 @@ class HdfsSystem(HostedSystem):
                 state = self.cluster.state()
             except AdapterError:
                 return False
-            noticing = any(name in state.live for name in self.cluster.killed)
-            whole = state.whole and not noticing and state.ready(host.name for host in self.cluster.up)
+            whole = (
+                state.whole and not self.cluster.unnoticed(state) and state.ready(host.name for host in self.cluster.up)
+            )
             twice, before = whole and before, whole  # between two rounds of its monitor nothing is queued
             return twice
 

@@ -30,6 +30,7 @@ DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 READY_SECONDS = 300.0  # seven virtual machines on a busy machine; one that has ended is noticed at once
 ANSWER_SECONDS = 10.0
 TOOL_SECONDS = 180.0
+NOTICE_SECONDS = 6.0  # three times the recheck interval of the lab
 _POLL_SECONDS = 0.15
 _LOOK_SECONDS = 3.0  # between looks at the processes themselves
 
@@ -43,6 +44,7 @@ class HdfsCluster:
         self.disks: dict[str, HostDisks] = {}
         self.killed: list[str] = []
         self._heap = heap_bytes
+        self._dead_since: dict[str, float] = {}  # killed hosts that the NameNode lists as dead
         self._archive = hdfs_install.class_archive()
         self._learning = not self._archive.exists()
         self._started: dict[tuple[str, str], int] = {}  # (host, class) -> process id within the host
@@ -138,6 +140,15 @@ class HdfsCluster:
             self._ask(f"{root}FSNamesystemState", timeout_seconds), self._ask(f"{root}NameNodeInfo", timeout_seconds)
         )
 
+    def unnoticed(self, state: ClusterState) -> list[str]:
+        """Killed hosts whose blocks may not be counted as low yet: the NameNode lists a host as dead by the clock, and looks
+        for such hosts every ``dfs.namenode.heartbeat.recheck-interval``."""
+        now = time.monotonic()
+        for name in self.killed:
+            if name not in state.live:
+                self._dead_since.setdefault(name, now)
+        return [name for name in self.killed if now - self._dead_since.get(name, now) < NOTICE_SECONDS]
+
     def registered(self, host: NamespaceHost) -> bool:
         """Whether the DataNode that runs there now has registered."""
         url = f"http://{host.name}:{DATANODE_HTTP}/jmx?qry=Hadoop:service=DataNode,name=DataNodeInfo"
@@ -203,14 +214,14 @@ class HdfsCluster:
                 pid = self._started.get((host.name, service))
                 if pid is not None and not host.run(["kill", "-0", str(pid)]).ok:
                     name = service.rpartition(".")[2]
-                    words = log_tail(self.log(host.name, service), "Exception") or log_tail(
+                    words = log_tail(self.log(host.name, service), "Exception:") or log_tail(
                         self.log(host.name, service)
                     )
                     raise AdapterError(f"{host.name}: the {name} has ended; its log says: {words or 'nothing'}")
 
     def _words(self) -> str:
         for host in self.up:
-            if words := log_tail(self.log(host.name), "Exception"):
+            if words := log_tail(self.log(host.name), "Exception:"):
                 return f"; {host.name} says: {words}"
         return ""
 
@@ -246,6 +257,7 @@ class HdfsCluster:
         except (LabError, HostError) as error:
             raise AdapterError(f"restarting {', '.join(names)}: {error}") from None
         self.killed.clear()
+        self._dead_since.clear()
         self.await_ready(timeout_seconds)
         return names
 

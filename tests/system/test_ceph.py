@@ -145,6 +145,33 @@ def test_what_attempts_ask_of_it() -> None:
         assert system.settle(SETTLE_SECONDS).waited_seconds < 2, "nothing has changed: there is nothing to wait for"
 
 
+def test_librados_is_driven_by_fio_with_no_mount() -> None:
+    with mounted("replicated-2", 3, {"access": "librados"}) as system:
+        assert system.directory is None
+        options = [f"--{key}={value}" for key, value in (system.fio_engine() or {}).items()]
+
+        def fio(name: str, *more: str) -> bool:
+            fixed = ["fio", "--name=j", f"--filename={name}", "--size=8MiB", "--bs=64KiB", "--iodepth=4", *options]
+            done = system.client.run([*fixed, *more], timeout_seconds=120)
+            assert done.exit_code is not None
+            return done.ok
+
+        before = [sum(getattr(c, way) for c in system.counters() or []) for way in ("written_bytes", "read_bytes")]
+        checked = ("--verify=sha256", "--verify_fatal=1")
+        assert fio("one", "--rw=write", "--do_verify=0", *checked)
+        assert sum(c.written_bytes for c in system.counters() or []) - before[0] >= 2 * (8 << 20)
+        durable = system.probe_durability()
+        assert (durable.declared, durable.probed) == ("replicated", True), durable.detail
+        assert set(system.go_cold().exit_codes) == {0}
+        assert fio("one", "--rw=read", *checked)
+        assert sum(c.read_bytes for c in system.counters() or []) - before[1] >= 8 << 20, "it came from the devices"
+        assert not fio("two", "--rw=read"), "what is not there cannot be read"
+        assert system.space()["free_bytes"] > 100 << 20
+        assert system.settle(SETTLE_SECONDS).settled
+        system.kill_hosts(1)
+        assert fio("one", "--rw=randwrite", *checked)
+
+
 def test_devices_that_were_handed_over_are_given_back_empty(tmp_path: Path) -> None:
     with loop_device(tmp_path / "a", 700 << 20) as first, loop_device(tmp_path / "b", 700 << 20) as second:
         with mounted("replicated-2", 2, disk={"devices": [first, second]}) as system:

@@ -29,7 +29,6 @@ from assay.systems.requirements import Requirement, program
 
 ACCESS = ("fuse", "librados")
 CLEAN_SECONDS = 120.0
-COLD_SECONDS = 60.0
 OSD_BYTES = 200 << 20  # of an empty one: BlueFS, its logs, and what the metadata need
 FULL = 0.85  # Ceph calls an OSD nearly full from here on
 _UNEVEN = 1.3  # CRUSH fills the fullest of a few OSDs by so much more than the mean
@@ -177,15 +176,27 @@ class CephSystem(HostedMount):
             "osds": len(dump["osds"]),
             "balancer": bool(self.deployment.tuning.get("balancer", False)),
             "configuration": {name: dict(sorted(o.items())) for name, o in sorted(self.cluster.sections.items())},
-            "mount": {} if self._librados else self.mount_facts(),
+            "mount": self.mount_facts(),
             "disk": self.deployment.disk.model_dump(mode="json", exclude={"directory", "devices"}),
         }
+
+    def mount_facts(self) -> dict[str, str]:
+        """As for any mount; empty without one."""
+        return {} if self._librados else super().mount_facts()
+
+    def space(self) -> dict[str, int]:
+        """As the first client sees it; without a mount what the pool has."""
+        if not self._librados:
+            return super().space()
+        pool = next(p["stats"] for p in self.cluster.ask.mon("df")["pools"] if p["name"] == DATA)
+        return {"free_bytes": int(pool["max_avail"]), "total_bytes": int(pool["max_avail"] + pool["stored"])}
 
     def fio_engine(self) -> dict[str, str] | None:
         """See DrivesFio."""
         if not self._librados:
             return None
-        return {"ioengine": "rados", "clientname": "admin", "pool": DATA, "busy_poll": "0"}
+        # touching would make empty objects, whose reads fail in silence: nothing is read, at any speed
+        return {"ioengine": "rados", "clientname": "admin", "pool": DATA, "touch_objects": "0"}
 
     # --- state ----------------------------------------------------------------------------------------------------------
 
@@ -204,10 +215,12 @@ class CephSystem(HostedMount):
     def _servers_cold(self) -> list[Step]:
         """Drop the caches of OSDs and metadata server, and mount again: the OSDs cache in their own memory, not in pages."""
         steps = [] if self._librados else super()._servers_cold()
-        cluster = self.cluster
-        for number in cluster.running():
-            cluster.ask.osd(number, "cache drop", timeout_seconds=COLD_SECONDS)
-        return [*steps, (f"cache drop of {len(cluster.running())} OSDs", 0)]
+        left = self.cluster.drop_caches()
+        return [
+            *steps,
+            (f"cache drop of {len(self.cluster.running())} OSDs", 0),
+            (f"{left} writes left in their logs", 1 if left else 0),
+        ]
 
     def go_cold(self) -> ColdEvidence:
         """As for any mount; without one there are only the caches of the servers and this machine's."""

@@ -27,6 +27,8 @@ DIRECTORY = "/data"  # of the file system: what clients mount, with its files in
 DAEMON_SECONDS = 120.0
 UP_SECONDS = 120.0
 EVICT_SECONDS = 20.0
+DEFERRED_SECONDS = 5.0
+_BATCH, _BENCH_BYTES, _WAKING = "bluestore_deferred_batch_ops", 4096, 2
 POLL_SECONDS = 0.1
 
 # $1: device, $2: directory of the OSD, $3: its number, $4: its uuid, empty when it exists. The shell's own descriptor keeps the
@@ -340,6 +342,38 @@ class CephCluster:
         socket, words = Path("/run/ceph/ceph-mds.m.asok"), {"filters": [f"id={session}"]}
         with suppress(OSError, ValueError):
             self.first.call(ceph_probe.ask_daemon, socket, "session evict", words, EVICT_SECONDS)
+
+    def drop_caches(self) -> int:
+        """Have all OSDs drop their caches; returns the writes that stay in memory even so. Raises AdapterError.
+
+        Small writes stay there until a batch of them (64 on hdd) goes from the log to its place, however long that takes: a batch
+        of one, and small writes to wake the OSD up, have them all written.
+        """
+        late = [number for number in self.running() if self._deferred(number)]
+        for number in late:
+            self.ask.osd(number, "config set", var=_BATCH, val=["1"])
+
+        def written() -> bool:
+            rest = [number for number in late if self._deferred(number)]
+            for number in rest:
+                self.ask.osd(number, "bench", count=_BENCH_BYTES, size=_BENCH_BYTES)
+            return not rest
+
+        try:
+            wait_until(written, DEFERRED_SECONDS, POLL_SECONDS)
+        finally:
+            for number in late:
+                self.ask.osd(number, "config unset", var=_BATCH)
+        for number in self.running():
+            self.ask.osd(number, "cache drop")
+        return sum(map(self._deferred, late))
+
+    def _deferred(self, number: int) -> int:
+        """Writes that are in BlueStore's log and not yet in their place (counters of the states of transactions in ``perf
+        dump``), but for those that woke it up."""
+        counted = self.ask.osd(number, "perf dump", logger="bluestore")["bluestore"]
+        left = counted["state_kv_done_lat"]["avgcount"] - counted["state_finishing_lat"]["avgcount"]
+        return left if left > _WAKING else 0
 
     # --- losing hosts and getting them back -------------------------------------------------------------------------------
 

@@ -195,7 +195,7 @@ class CephSystem(HostedMount):
         """See DrivesFio."""
         if not self._librados:
             return None
-        # touching would make empty objects, whose reads fail in silence: nothing is read, at any speed
+        # fio takes reads of objects that are not there for done, at any speed: they must be written first, by the same names
         return {"ioengine": "rados", "clientname": "admin", "pool": DATA, "touch_objects": "0"}
 
     # --- state ----------------------------------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ def test_each_part_lies_on_a_host_of_its_own_and_is_rebuilt(home: Path) -> None:
         assert eventually(lambda: system.health()[0] is False, 60)
         assert "missing: s5, s6" in system.health()[1]
         assert eventually(lambda: not {"s5", "s6"} & set(system.cluster.state().live), 120), "it counts them as dead"
-        assert "rebuilding waits for" in system.settle(5.0).detail, "four hosts are too few for five parts"
+        assert "rebuilding waits for" in system.settle(60.0).detail, "four hosts are too few for five parts"
         write(system, 7)
         assert wrong(system, 7) == []
         assert system.restart_hosts(BACK_SECONDS) < BACK_SECONDS

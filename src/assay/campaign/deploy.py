@@ -15,6 +15,7 @@ from assay.lab.registry import Lab, LabError
 from assay.model.evidence import DurabilityEvidence
 from assay.model.lab import Lab as LabDeclaration
 from assay.model.plan import Plan, PlannedCandidate, PlannedPoint, dataset_bytes, disk_for
+from assay.model.point import FLOORLESS
 from assay.model.study import Study
 from assay.systems.base import (
     AdapterError,
@@ -84,7 +85,7 @@ def unsuited(planned: PlannedPoint, target: Target) -> str | None:
     """Why a workload has nothing to work on there, in words; None when it has."""
     kind = planned.point.kind
     if target.null:
-        return "the null engine has no files" if kind in ("metadata", "iozone") else None
+        return "the null engine has no files" if kind in FLOORLESS else None
     if target.directory is None and kind != "dd" and not (kind == "fio" and target.engine is not None):
         return f"{kind} needs a mounted file system, and this access path has none"
     if target.directory is None and kind == "dd" and target.store is None:

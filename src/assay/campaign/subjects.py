@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from assay.campaign.analysis import Analysis, CellAnalysis, Comparison, comparison_rows
 from assay.checks.subjects import CellSubject, ComparisonView, StudySubject, TableView
+from assay.model.point import FLOORLESS
 from assay.stats.compare import Decision
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def footings(data: StudyData, analysis: Analysis) -> dict[tuple[str, str], Footi
             evidence = data.evidence(attempt_id)
             found[cell.candidate, cell.workload_id] = Footing(
                 evidence.durability.declared if evidence.durability else "",
-                str(evidence.dataset_bytes) if evidence.dataset_bytes else "",
+                str(evidence.dataset_bytes) if evidence.dataset_bytes or cell.point.get("kind") == "metadata" else "",
                 tuple(sorted({client.host for client in evidence.clients})),
             )
     return found
@@ -111,6 +112,7 @@ def study_subject(data: StudyData, analysis: Analysis) -> StudySubject:
         aa_decisions=[c.decision.value for alarms in analysis.false_alarms for c in alarms.comparisons],
         has_null=any(c.role == "null" and c.tally.attempts for c in analysis.cells),
         floors=null,
+        floorless=frozenset(w.id for w in data.workloads if w.kind in FLOORLESS),
         alpha=round(1 - analysis.measure.confidence, 12),
         correction=analysis.measure.correction,
         margin=analysis.measure.margin,

@@ -41,6 +41,7 @@ TREND_ALPHA = 0.05
 TREND_EFFECT = 0.05
 STRAGGLER_SHARE = 0.10
 BOUND_SLACK = 0.02
+FEWEST_FOR_PERCENTILE = 20  # for the median, with 10 operations beyond it
 
 
 @rule("A1", scope=Scope.ATTEMPT, weight=Weight.VOID, finished_only=True)
@@ -131,7 +132,7 @@ def aggregate_equals_raw(subject: AttemptSubject) -> Outcome:
             continue
         if abs(n - shown.operations) > max(COUNT_SLACK * shown.operations, allowed):
             broken.append(f"histograms hold {n} {direction}s, the summary {shown.operations}")
-        if not shown.latency_percentiles_seconds:
+        if not shown.latency_percentiles_seconds and shown.operations >= FEWEST_FOR_PERCENTILE:
             missing.append(f"the summary has no percentiles of the {direction}s")
         recomputed[direction] = {}
         for q, value in shown.latency_percentiles_seconds.items():
@@ -208,6 +209,8 @@ def steady_window_found(subject: AttemptSubject) -> Outcome:
     and mlcommons/endpoints report the steady part and the total together; Tarasov et al. show behaviour over time.
     """
     steady = _steady(subject)
+    if why := _no_series(subject):
+        return not_applicable(why)
     if steady is None:
         return unknown("the steady-state analysis was not done")
     shown = steady.model_dump()
@@ -221,6 +224,14 @@ def _steady(subject: AttemptSubject) -> SteadyEvidence | None:
     return subject.evidence.summary.steady if subject.evidence.summary else None
 
 
+def _no_series(subject: AttemptSubject) -> str:
+    """Why there is no series of the bandwidth to look at; empty when there should be one."""
+    point = point_of(subject.evidence)
+    if point.whole_files:
+        return "each operation is the transfer of a whole file: its time is the result"
+    return "" if point.moves_data else "operations on names are a fixed amount of work, done once"
+
+
 @rule("A4", scope=Scope.ATTEMPT, weight=Weight.FLAG, finished_only=True, not_for=NULL)
 def no_trend(subject: AttemptSubject) -> Outcome:
     """Within the examined window bandwidth has no trend that is both significant (p < 0.05) and at least 5 %.
@@ -231,6 +242,8 @@ def no_trend(subject: AttemptSubject) -> Outcome:
     drifting series".
     """
     steady = _steady(subject)
+    if why := _no_series(subject):
+        return not_applicable(why)
     if steady is None or steady.trend_p is None:
         return unknown("the trend was not tested")
     if steady.coefficient_of_variation is None:
@@ -324,6 +337,10 @@ def percentiles_supported(subject: AttemptSubject) -> Outcome:
     from assay.stats import percentile_supported
 
     summary = subject.evidence.summary
+    if summary is not None and summary.directions and point_of(subject.evidence).whole_files:
+        most = max(d.operations for d in summary.directions.values())
+        if most < FEWEST_FOR_PERCENTILE:
+            return not_applicable(f"no percentile is shown of {most} transfers")
     if summary is None or not any(d.latency_percentiles_seconds for d in summary.directions.values()):
         return unknown("no percentiles were recorded")
     counts = {name: d.operations for name, d in summary.directions.items()}

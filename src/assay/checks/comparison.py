@@ -290,7 +290,7 @@ def baseline_and_absolutes(subject: StudySubject) -> Outcome:
         if any(v is None or not math.isfinite(v) or v <= 0 for v in (c.a_absolute, c.b_absolute))
     ]
     points = sorted({c.point_id for c in stated})
-    without = [p for p in points if not math.isfinite(subject.floors.get(p, math.nan))]
+    without = [p for p in points if p not in subject.floorless and not math.isfinite(subject.floors.get(p, math.nan))]
     broken, missing = [], []
     if bare:
         broken.append(f"{len(bare)} comparisons have no absolute figures: {_some(bare)}")

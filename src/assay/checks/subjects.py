@@ -102,5 +102,6 @@ class StudySubject:
     # cell id -> point id of the compared cells that were never given up: harness floors are run in the pilot only, and
     # each point has as many blocks as it needs. Empty: every block is to hold every cell.
     points: dict[str, str] = field(default_factory=dict)
+    floorless: frozenset[str] = frozenset()  # point ids that the null target cannot carry out
     tables: list[TableView] | None = None  # every table of decisions that is shown; None: not known
     aggregates: list[AggregateView] | None = None  # []: none is shown; None: not known

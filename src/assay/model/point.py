@@ -18,6 +18,9 @@ SYNCHRONOUS_ENGINES = ("psync", "sync", "pvsync2", "mmap")  # fio ignores iodept
 #: Options of fio that make the size of an operation vary.
 _VARYING_SIZES = frozenset({"bs", "bsrange", "blocksize_range", "bssplit", "bs_unaligned", "blocksize_unaligned"})
 
+#: Kinds that the null engine cannot carry out: there is no file to do it to.
+FLOORLESS = frozenset({"iozone", "metadata"})
+
 
 class Point(Model):
     """What all kinds of points have. Sizes in bytes, times in seconds."""

@@ -38,7 +38,9 @@ class Point:
 
     @property
     def block(self) -> str:
-        """Block size for people, with its unit."""
+        """Block size for people, with its unit; of operations on names there is none."""
+        if not self.block_size:
+            return "names"
         text = format_bytes(self.block_size)
         digits = text.rstrip("BKMGTPkia")
         return f"{digits} {text[len(digits) :]}"
@@ -53,12 +55,27 @@ def points(data: StudyData) -> list[Point]:
     """The workload points by position."""
     found = []
     for row in data.workloads:
-        pattern = str(row.point.get("pattern", row.kind))
-        block, threads = int(row.point.get("block_size", 0)), int(row.point.get("threads", 1))
-        variant = row.name.replace(f"{pattern} {format_bytes(block)} {threads} thr", "", 1)
+        pattern, block, threads = _place(row.kind, row.point)
+        told = f"{pattern} {format_bytes(block)} {threads} thr" if row.kind == "fio" else pattern
+        variant = row.name.replace(told, "", 1)
+        if row.kind != "fio" and block:
+            variant = variant.replace(format_bytes(block), "", 1)
         variant = " ".join(variant.split()) if variant != row.name else row.name
         found.append(Point(row.id, row.name, pattern, block, threads, variant))
     return found
+
+
+def _place(kind: str, point: dict[str, Any]) -> tuple[str, int, int]:
+    """What a figure is of, and where a point lies in it: bytes on one axis (fio's block size, dd's file size, IOzone's
+    record; 0 where there are none), threads or clients on the other."""
+    threads = int(point.get("threads", 1))
+    if kind == "dd":
+        return f"dd {point['direction']}", int(point["size"]), int(point["clients"])
+    if kind == "iozone":
+        return f"iozone {point['test']}", int(point["record"]), threads
+    if kind == "metadata":
+        return str(point["operation"]), 0, threads
+    return str(point.get("pattern", kind)), int(point.get("block_size", 0)), threads
 
 
 def groups(of: Sequence[Point]) -> dict[str, list[Point]]:
@@ -101,6 +118,8 @@ def bars(analysis: Analysis, of: Sequence[Point], labels: Sequence[str] | None =
     found = []
     for point, cell in _cells(analysis, of, labels):
         interval, factor = cell.intervals["bandwidth"], UNITS["bandwidth"].factor
+        if not interval.n:  # operations on names move no data
+            continue
         bound = bound_words(analysis, cell)
         found.append(
             {
@@ -128,7 +147,11 @@ def trends(analysis: Analysis, of: Sequence[Point], labels: Sequence[str] | None
     found = []
     for point, cell in _cells(analysis, of, labels):
         bound = bound_words(analysis, cell)
-        most = {"bandwidth": bound.megabytes, "iops": bound.megabytes * 1e6 / point.block_size} if bound else {}
+        most = (
+            {"bandwidth": bound.megabytes, "iops": bound.megabytes * 1e6 / point.block_size}
+            if bound and point.block_size
+            else {}
+        )
         for metric in ("bandwidth", "iops", "latency-mean"):
             unit, interval = UNITS[metric], cell.intervals[metric]
             if not interval.n:

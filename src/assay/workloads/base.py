@@ -38,6 +38,7 @@ class Target:
     store: Store | None = None
     engine: dict[str, str] | None = None  # fio's options that reach it, ioengine among them
     sources: Path | None = None  # directory of the clients for files to be copied, outside of the system under test
+    laid_out: dict[str, int] = field(default_factory=dict)  # objects behind ``engine`` by name, with their bytes
 
 
 @dataclass(frozen=True)

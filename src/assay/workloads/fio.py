@@ -28,7 +28,7 @@ from assay.model.evidence import (
     Series,
 )
 from assay.model.point import FioPoint
-from assay.workloads import fio_data, fio_job, fio_log
+from assay.workloads import fio_data, fio_job, fio_log, fio_objects
 from assay.workloads.base import Artefact, RunResult, Target, WorkloadError
 from assay.workloads.fio_output import FioJob, FioOutput, FioOutputError, FioTotals, parse
 
@@ -105,17 +105,22 @@ class FioWorkload:
 
     def command(self, target: Target, client: int) -> str:
         """One shell line that repeats one client by hand: the job without seed and logs."""
-        return fio_job.command_line(f"c{client}", fio_job.options(self.point, client, self._directory(target)))
+        return fio_job.command_line(
+            f"c{client}", fio_job.options(self.point, client, self._directory(target), engine=_engine(target))
+        )
 
     def prepare(self, target: Target, clients: Sequence[Host], seed: int, timeout_seconds: float) -> int:
         """Lay out the files of all clients unless they are there, complete and large enough; returns the bytes that
         the point works on (0 for the null target). Raises WorkloadError with one clear line."""
         directory = self._directory(target)
-        if directory is None:
+        if _is_null(target):
             return 0
         for host in dict.fromkeys(clients):
             installed(host)
-        fio_data.ensure(directory, self._files_of(clients), self.point.size, seed, timeout_seconds)
+        if directory is None:
+            fio_objects.ensure(target, self.point, clients, seed, timeout_seconds)
+        else:
+            fio_data.ensure(directory, self._files_of(clients), self.point.size, seed, timeout_seconds)
         return self.point.size * self.point.threads * len(clients)
 
     def stage(self, target: Target, clients: Sequence[Host], seed: int, timeout_seconds: float) -> None:
@@ -123,6 +128,8 @@ class FioWorkload:
 
     def warm(self, target: Target, clients: Sequence[Host], timeout_seconds: float) -> None:
         """See :class:`assay.workloads.base.Workload`."""
+        if _engine(target) is not None:
+            return  # no page cache of the client's to fill
         fio_data.read(self.data_directory(target), self._files_of(clients), self.point.size, timeout_seconds)
 
     def facts(self, clients: Sequence[Host]) -> dict[str, Any]:
@@ -139,8 +146,8 @@ class FioWorkload:
         wrong), ``verify-failed`` (verification itself did not end). ``deadline_seconds`` bounds load and verification
         together. Raises WorkloadError when no fio could be started or the engine is not there.
         """
-        directory = self._directory(target)
-        engine = "null" if directory is None else self.point.engine
+        reached = _engine(target)
+        engine = "null" if _is_null(target) else self.point.engine if reached is None else reached["ioengine"]
         for host in dict.fromkeys(clients):
             if engine not in installed(host).engines:
                 raise WorkloadError(f"fio on {host.name} has no engine {engine!r}; see fio --enghelp")
@@ -149,8 +156,7 @@ class FioWorkload:
         except OSError as error:
             raise WorkloadError(f"cannot use {scratch} for fio's output: {error.strerror}") from error
         jobs = [
-            _Client(number, host, self._options(number, directory, seed), scratch)
-            for number, host in enumerate(clients)
+            _Client(number, host, self._options(number, target, seed), scratch) for number, host in enumerate(clients)
         ]
         loads = _run_all(jobs, "", [job.options for job in jobs], deadline_seconds)
         if all(isinstance(load, HostError) for load in loads):
@@ -160,11 +166,11 @@ class FioWorkload:
         samples: list[ClientSamples] = []
         artefacts: list[Artefact] = []
         for job, load in zip(jobs, loads, strict=True):
-            result, sample, files = self._collect(job, load, directory)
+            result, sample, files = self._collect(job, load, _is_null(target))
             results.append(result)
             samples.append(sample)
             artefacts += files
-        if directory is not None and fio_job.verifies(self.point):
+        if not _is_null(target) and fio_job.verifies(self.point):
             spent = max(r.ended_at for r in results) - min(r.started_at for r in results)
             results, files = _verify(jobs, results, max(0.1, deadline_seconds - spent))
             artefacts += files
@@ -182,11 +188,12 @@ class FioWorkload:
             names.setdefault(host, []).extend(self._file_names(number))
         return names
 
-    def _options(self, client: int, directory: Path | None, seed: int) -> dict[str, str]:
-        return fio_job.options(self.point, client, directory, seed=seed, log=f"c{client}")
+    def _options(self, client: int, target: Target, seed: int) -> dict[str, str]:
+        directory = self._directory(target)
+        return fio_job.options(self.point, client, directory, engine=_engine(target), seed=seed, log=f"c{client}")
 
     def _collect(
-        self, job: _Client, load: Completed | HostError, directory: Path | None
+        self, job: _Client, load: Completed | HostError, null: bool
     ) -> tuple[ClientResult, ClientSamples, list[Artefact]]:
         """What one client has left behind, whatever happened to it."""
         raw = job.read(f"{job.name}.json")
@@ -206,7 +213,7 @@ class FioWorkload:
             user_cpu_share=_mean(t.user_cpu_share for t in threads),
             system_cpu_share=_mean(t.system_cpu_share for t in threads),
             tool_version=output.version if output else "",
-            file_names=[] if directory is None else self._file_names(job.number),
+            file_names=[] if null else self._file_names(job.number),
             message=message,
         )
         sample = ClientSamples.model_construct(
@@ -267,6 +274,14 @@ class FioWorkload:
             for name, content in zip(names[kind], contents[kind], strict=True)
         )
         return series, [Artefact(f"{job.name}.log", combined)]
+
+
+def _engine(target: Target) -> dict[str, str] | None:
+    return None if target.null or target.directory is not None else target.engine
+
+
+def _is_null(target: Target) -> bool:
+    return target.null or (target.directory is None and target.engine is None)
 
 
 def _run_all(

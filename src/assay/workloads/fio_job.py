@@ -35,12 +35,28 @@ _RESERVED = """
     number_ios io_size include
 """
 RESERVED = frozenset(_RESERVED.split())
+OBJECT_BYTES = 4 << 20  # Ceph's default
 _OPTION_NAME = re.compile(r"^[a-z][a-z0-9_]*$")
 
 
 def file_name(client: int, thread: int) -> str:
     """Name of the file that one thread of one client works on."""
     return f"assay.c{client}.t{thread}"
+
+
+def object_options(point: FioPoint, client: int, engine: dict[str, str]) -> dict[str, str]:
+    """Where the work is when fio's own engine reaches the system: each thread's data in objects of 4 MiB, as CephFS cuts its
+    files. Sequential work takes them one after another, random work in any order."""
+    objects = -(-point.size // OBJECT_BYTES)
+    if point.size > OBJECT_BYTES and point.size % OBJECT_BYTES:
+        raise WorkloadError(f"size {point.size} B is no multiple of the {OBJECT_BYTES >> 20} MiB of an object")
+    return {
+        **engine,
+        "filename_format": f"assay.c{client}.t$jobnum.$filenum",
+        "nrfiles": str(objects),
+        "openfiles": str(objects),
+        "file_service_type": "random" if point.random else "sequential",
+    }
 
 
 def verifies(point: FioPoint) -> bool:
@@ -87,14 +103,16 @@ def options(
     client: int,
     directory: Path | None,
     *,
+    engine: dict[str, str] | None = None,
     seed: int | None = None,
     log: str | None = None,
 ) -> dict[str, str]:
-    """fio's options for one client in the order of the job file; ``directory`` None means the null engine.
+    """fio's options for one client in the order of the job file; ``directory`` None means the null engine, or ``engine``
+    where that is given.
 
     ``log`` is the prefix of the log files (None: no logs), ``seed`` the attempt's seed (None: fio's default).
     """
-    null = directory is None
+    null = directory is None and engine is None
     if null:
         point = null_point(point)
     out: dict[str, str] = {
@@ -112,6 +130,8 @@ def options(
             "allow_mounted_write": "0",
             "invalidate": "0" if point.cache == "warm" else "1",
         }
+    if engine is not None:
+        out |= object_options(point, client, engine)
     out |= {
         "rw": point.pattern,
         "bs": str(point.block_size),

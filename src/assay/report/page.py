@@ -23,6 +23,7 @@ from assay.report.format import DECISION_SIGNS, UNITS, better_words, number, sha
 from assay.report.lab import baseline_rows, degraded_rows, degraded_table, has_lab, shape_rows
 from assay.report.records import attempt_rows, environment_rows, repeat_rows, rule_rows, with_names
 from assay.report.tables import GLOSSARY
+from assay.report.transfers import side_by_side
 from assay.stats.compare import Decision
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def render_html(data: StudyData, analysis: Analysis, figures: Sequence[Figure]) 
             repeat=repeat_rows(data, analysis),
             glossary=GLOSSARY,
             lab=lab_section(data),
+            kinds=side_by_side(analysis),
         )
     )
 

@@ -15,6 +15,7 @@ from assay.campaign.analysis import METRIC_COLUMNS, smaller_is_better
 from assay.report.bounds import bound_words
 from assay.report.format import UNITS
 from assay.report.lab import degraded_table, lab_table
+from assay.report.transfers import operations_table, transfers_table
 from assay.stats.intervals import Interval
 
 if TYPE_CHECKING:
@@ -189,10 +190,12 @@ def checks_table(data: StudyData) -> pl.DataFrame:
 
 
 def all_tables(data: StudyData, analysis: Analysis) -> dict[str, pl.DataFrame]:
-    """All tables by file name; those of the lab only where there is one."""
+    """All tables by file name; those of the lab and of single kinds of workload only where there is something in them."""
     lab = {"lab": lab_table(data.baselines)} if data.baselines is not None else {}
     degraded = degraded_table(data)
     lab |= {"degraded": degraded} if len(degraded) else {}
+    kinds = {"transfers": transfers_table(analysis), "operations": operations_table(analysis)}
+    lab |= {name: table for name, table in kinds.items() if len(table)}
     return {
         "cells": cells_table(analysis),
         "comparisons": comparisons_table(analysis),

@@ -105,7 +105,7 @@ def study_subject(data: StudyData, analysis: Analysis) -> StudySubject:
     shown = {d.value: 0 for d in Decision} | Counter(row.decision for row in rows)
     return StudySubject(
         metric=analysis.metric,
-        n_cells=sum(cell.not_applicable is None for cell in data.cells),
+        n_cells=len(data.cells),  # those that turn out not to apply too: they stand in the first block
         blocks=[list(block.cells) for block in blocks],
         executed=[executed.get(block.number, []) for block in blocks],
         comparisons=[_view(c, by_key, footing) for c in analysis.comparisons],
@@ -131,8 +131,7 @@ def study_subject(data: StudyData, analysis: Analysis) -> StudySubject:
 def _executed(data: StudyData) -> dict[int, list[str]]:
     """Cell ids per block in the order of their first tries."""
     found: dict[int, list[str]] = {}
-    ran = data.attempts.filter(data.attempts["status"] != "not-applicable").sort("started_at")
-    for block, cell_id in ran.select("block", "cell_id").iter_rows():
+    for block, cell_id in data.attempts.sort("started_at").select("block", "cell_id").iter_rows():
         cells = found.setdefault(block, [])
         if cell_id not in cells:
             cells.append(cell_id)

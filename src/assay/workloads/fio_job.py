@@ -47,6 +47,10 @@ def file_name(client: int, thread: int) -> str:
 def object_options(point: FioPoint, client: int, engine: dict[str, str]) -> dict[str, str]:
     """Where the work is when fio's own engine reaches the system: each thread's data in objects of 4 MiB, as CephFS cuts its
     files. Sequential work takes them one after another, random work in any order."""
+    if point.fsync or point.fdatasync:
+        raise WorkloadError(
+            f"fsync has no meaning through fio's engine {engine['ioengine']}; leave fsync and fdatasync out"
+        )
     objects = -(-point.size // OBJECT_BYTES)
     if point.size > OBJECT_BYTES and point.size % OBJECT_BYTES:
         raise WorkloadError(f"size {point.size} B is no multiple of the {OBJECT_BYTES >> 20} MiB of an object")
@@ -147,7 +151,9 @@ def options(
             out["time_based"] = "1"
         if point.ramp:
             out["ramp_time"] = f"{round(point.ramp * 1000)}ms"
-    if point.writes:
+    if (
+        point.writes and engine is None
+    ):  # what an engine of the system's own has written is durable, and it knows no fsync
         for key, every in (("fsync", point.fsync), ("fdatasync", point.fdatasync)):
             if every:
                 out[key] = str(every)

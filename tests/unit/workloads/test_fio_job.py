@@ -116,3 +116,22 @@ def test_options_that_change_what_is_measured_are_refused(options: dict[str, Any
 def test_directory_that_fio_cannot_name_is_refused() -> None:
     with pytest.raises(WorkloadError, match="directory of this name"):
         fio_job.options(point(), 0, Path("/mnt/a\nb"))
+
+
+def test_objects_through_an_engine_of_the_systems_own() -> None:
+    engine = {"ioengine": "rados", "clientname": "admin", "pool": "data"}
+    found = fio_job.options(point(pattern="randwrite", size=32 << 20, end_fsync=True), 1, None, engine=engine, seed=3)
+    assert list(found)[:1] == ["ioengine"]
+    assert {k: found[k] for k in ("ioengine", "pool", "nrfiles", "file_service_type", "filename_format")} == {
+        "ioengine": "rados", "pool": "data", "nrfiles": "8", "file_service_type": "random",
+        "filename_format": "assay.c1.t$jobnum.$filenum",
+    }  # fmt: skip
+    assert not {"end_fsync", "directory", "overwrite"} & set(found), "written is durable, and there is no directory"
+    assert (
+        fio_job.options(point(pattern="read", size=1 << 20), 0, None, engine=engine)["file_service_type"]
+        == "sequential"
+    )
+    with pytest.raises(WorkloadError, match="fsync has no meaning through fio's engine rados"):
+        fio_job.options(point(pattern="write", size=4 << 20, fsync=1), 0, None, engine=engine)
+    with pytest.raises(WorkloadError, match="no multiple of the 4 MiB of an object"):
+        fio_job.options(point(pattern="write", size=5 << 20), 0, None, engine=engine)

@@ -129,8 +129,8 @@ def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
 def fill_level_in_range(subject: AttemptSubject) -> Outcome:
     """With the data set in place the file system is at most 90 % full and has an inode for every file.
 
-    Takes the fuller of the two snapshots. btrfs makes inodes as needed and reports 0, so they are not judged there;
-    nor where no figure is reported.
+    Takes the fuller of the two snapshots. btrfs makes inodes as needed and reports 0, CephFS -1 for no limit, so they are
+    not judged there; nor where no figure is reported.
 
     Prevents: measuring an allocator in its last corner. Geriatrix found up to 80 % lower figures on aged and full file
     systems, and that the ranking of systems changes: the fill level is part of the configuration.
@@ -141,7 +141,7 @@ def fill_level_in_range(subject: AttemptSubject) -> Outcome:
     if not levels:
         return unknown("free and total bytes of the file system were not recorded")
     files = sum(len(c.file_names) for c in evidence.clients)
-    inodes = [s.free_inodes for s in snapshots if s.free_inodes is not None]
+    inodes = [s.free_inodes for s in snapshots if s.free_inodes is not None and s.free_inodes >= 0]
     if evidence.before.mount.get("fstype") == "btrfs":
         inodes = []
     fill = max(levels)

@@ -59,6 +59,7 @@ CASES: dict[str, Case] = {
         {
             "25 % full": subject(),
             "btrfs reports no inodes": broken({"before/mount/fstype": "btrfs", "before/free_inodes": 0}),
+            "CephFS knows no limit": broken({"before/free_inodes": -1, "after/free_inodes": -1}),
         },
         {
             "too full after": (broken({"after/free_bytes": 100 * MIB}), "97.6 % full"),

@@ -36,8 +36,8 @@ pytestmark = [
     pytest.mark.skipif(MISSING is not None, reason=str(MISSING)),
     pytest.mark.timeout(600),
 ]
-KILLS = int(os.environ.get("ASSAY_TEST_CEPH_KILLS", "2"))
-CYCLES = int(os.environ.get("ASSAY_TEST_CYCLES", "4"))
+KILLS = int(os.environ.get("ASSAY_TEST_CEPH_KILLS", "1"))
+CYCLES = int(os.environ.get("ASSAY_TEST_CYCLES", "2"))
 SETTLE_SECONDS = 60.0
 BACK_SECONDS = 120.0
 

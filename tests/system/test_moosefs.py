@@ -37,8 +37,8 @@ pytestmark = [
     ),
 ]
 LAB = f"moosefs-{os.getpid()}"  # several of these may run on one machine
-KILLS = int(os.environ.get("ASSAY_TEST_MOOSEFS_KILLS", "2"))
-CYCLES = int(os.environ.get("ASSAY_TEST_CYCLES", "4"))
+KILLS = int(os.environ.get("ASSAY_TEST_MOOSEFS_KILLS", "1"))
+CYCLES = int(os.environ.get("ASSAY_TEST_CYCLES", "2"))
 SEED = 20213
 BACK_SECONDS = (
     150.0  # what has lost its copies while there was no server for them waits for the master's round, of 60 s

@@ -8,6 +8,7 @@ pub mod fileset;
 pub mod read;
 pub mod remove;
 pub mod scan;
+mod totals;
 pub mod verify;
 pub mod write;
 

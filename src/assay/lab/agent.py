@@ -102,6 +102,35 @@ class Agent:
             kill_tree(process)
 
 
+class Agents:
+    """Helper processes of one host, as many as there are calls at once; calls one after the other have the same one."""
+
+    def __init__(self, prefix: Sequence[str], environment: Mapping[str, str]) -> None:
+        """See :class:`Agent`."""
+        self._prefix, self._environment = list(prefix), dict(environment)
+        self._lock = threading.Lock()
+        self._all: list[Agent] = []
+        self._idle: list[Agent] = []
+
+    def call(self, function: Callable[..., Any], args: tuple[Any, ...], timeout_seconds: float) -> Any:
+        """See :meth:`Agent.call`."""
+        with self._lock:
+            if not self._idle:
+                self._idle.append(Agent(self._prefix, self._environment))
+                self._all.append(self._idle[-1])
+            agent = self._idle.pop()
+        try:
+            return agent.call(function, args, timeout_seconds)
+        finally:
+            with self._lock:
+                self._idle.append(agent)
+
+    def close(self) -> None:
+        """End the helpers, each when its call has ended."""
+        for agent in self._all:
+            agent.close()
+
+
 def kill_tree(process: subprocess.Popen[bytes], grace_seconds: float = 0.2) -> None:
     """Kill what a process has started, then it. In this order: the child of a dead nsenter would be nobody's to reap, and a
     zombie keeps its namespaces alive. What hangs in the kernel is left to hang."""

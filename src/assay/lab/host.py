@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from assay.lab.agent import Agent, AgentError
+from assay.lab.agent import AgentError, Agents
 
 T = TypeVar("T")
 CALL_SECONDS = 30.0  # a file system that needs longer than this for a metadata operation counts as hung
@@ -159,7 +159,7 @@ class LocalHost:
     def __init__(self, name: str = "localhost", environment: Mapping[str, str] | None = None) -> None:
         self.name = name
         self._environment = dict(environment or {})  # carries the lab's mark to every daemon and load generator
-        self._agent = Agent([], self._environment)
+        self._agent = Agents([], self._environment)
 
     @property
     def is_up(self) -> bool:
@@ -186,7 +186,7 @@ class LocalHost:
 
 
 def call_agent(
-    agent: Agent, host: str, function: Callable[..., T], args: tuple[object, ...], timeout_seconds: float
+    agent: Agents, host: str, function: Callable[..., T], args: tuple[object, ...], timeout_seconds: float
 ) -> T:
     """A call whose failure to answer is a HostError that names the host and what was asked."""
     try:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from assay.lab.agent import Agent, kill_tree
+from assay.lab.agent import Agents, kill_tree
 from assay.lab.host import CALL_SECONDS, ChildProcess, Completed, HostError, call_agent, search_path
 from assay.lab.kernel import start_time
 from assay.lab.limits import join
@@ -133,7 +133,7 @@ class NamespaceHost:
         self.groups = list(groups)  # directories of control groups, which hold every process of the host
         self._environment = dict(environment)
         self._namespaces: Namespaces | None = None
-        self._agent: Agent | None = None
+        self._agent: Agents | None = None
 
     @property
     def namespaces(self) -> Namespaces:
@@ -155,7 +155,7 @@ class NamespaceHost:
         """It runs, in these namespaces."""
         self.close()
         self._namespaces = namespaces
-        self._agent = Agent(self.enter(), self._environment)
+        self._agent = Agents(self.enter(), self._environment)
 
     def kill(self) -> None:
         """Pull the plug: every process of the host is killed, its mounts and links go. No power cut: the kernel of this

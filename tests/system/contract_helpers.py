@@ -101,11 +101,12 @@ SUBJECTS: list[Subject] = [
     Subject("ceph/distributed", 3, {"pg_num": 16}, survives=0, grows=1, tier="device", patience_seconds=45,
             loaded_seconds=10, label="ceph-distributed", usual=False),
     Subject("ceph/replicated-2", 3, lab={"clients": 2}, survives=1, tier="replicated", patience_seconds=45,
-            loaded_seconds=10, usual=False),
-    Subject("ceph/rain-4-2", 6, survives=2, tier="replicated", patience_seconds=45, loaded_seconds=12),
+            loaded_seconds=10),
+    Subject("ceph/rain-4-2", 6, survives=2, tier="replicated", patience_seconds=45, loaded_seconds=12,
+            usual=False),
     # an fsync reaches the chunk servers' page cache only
-    Subject("moosefs/distributed", 3, survives=0, tier="page-cache", usual=False),
-    Subject("moosefs/replicated-2", 3, lab={"clients": 2}, survives=1, grows=1, tier="page-cache"),
+    Subject("moosefs/distributed", 3, survives=0, grows=1, tier="page-cache", usual=False),
+    Subject("moosefs/replicated-2", 3, lab={"clients": 2}, survives=1, tier="page-cache"),
     Subject("moosefs/replicated-3", 4, survives=2, tier="page-cache", usual=False),
     Subject("nfs/distributed", 1, tier="device", loaded_seconds=1),
     # a server that has just died is given up after 30 s
@@ -116,9 +117,9 @@ SUBJECTS: list[Subject] = [
     # its client may fail to write to a host that died less than 14 s ago, before the NameNode has noticed
     Subject("hdfs/distributed", 3, survives=0, grows=1, tier="device", patience_seconds=60, loaded_seconds=15, usual=False),
     Subject("hdfs/replicated-3", 4, lab={"clients": 2}, survives=2, writes_degraded=False, tier="replicated",
-            patience_seconds=60, loaded_seconds=15, usual=False),
+            patience_seconds=60, loaded_seconds=15),
     Subject("hdfs/rain-3-2", 6, survives=2, writes_degraded=False, tier="replicated", patience_seconds=60,
-            loaded_seconds=15),
+            loaded_seconds=15, usual=False),
     # the primary's lease of 15 s must run out before another OSD takes over
     Subject("xtreemfs/striped-2", 2, survives=0, grows=1, patience_seconds=60, loaded_seconds=8),
     Subject("xtreemfs/replicated-3", 3, survives=1, patience_seconds=60, loaded_seconds=8),

@@ -36,7 +36,7 @@ from assay.lab.namespace import NamespaceHost
 from assay.lab.registry import Lab, clean, labs_root
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
-KILLS = int(os.environ.get("ASSAY_TEST_KILLS", "20"))
+KILLS = int(os.environ.get("ASSAY_TEST_KILLS", "8"))
 GIGABIT = 1e9
 
 

@@ -44,8 +44,8 @@ pytestmark = [
         reason="no GlusterFS here: apt-get install -y glusterfs-server glusterfs-client",
     ),
 ]
-KILLS = int(os.environ.get("ASSAY_TEST_GLUSTER_KILLS", "3"))
-CYCLES = int(os.environ.get("ASSAY_TEST_CYCLES", "6"))
+KILLS = int(os.environ.get("ASSAY_TEST_GLUSTER_KILLS", "2"))
+CYCLES = int(os.environ.get("ASSAY_TEST_CYCLES", "4"))
 SETTLE_SECONDS = 20.0
 BACK_SECONDS = 60.0
 

@@ -27,7 +27,7 @@ workloads:
 measure: {blocks: {pilot: 9, minimum: 9, maximum: 9}, seed: 5, retries: 0}
 """
 CELLS, BLOCKS = 6, 9  # two points x (ext4, its A/A twin, null)
-KILLS = int(os.environ.get("ASSAY_TEST_KILLS", "50"))
+KILLS = int(os.environ.get("ASSAY_TEST_KILLS", "20"))
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from assay.lab.kernel import processes_of
 from assay.lab.registry import Lab, clean, find_lab, labs_root
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
-KILLS = int(os.environ.get("ASSAY_TEST_KILLS", "20"))
+KILLS = int(os.environ.get("ASSAY_TEST_KILLS", "8"))
 ASSAY = [sys.executable, "-m", "assay", "lab"]
 SMALL = ("--hosts", "2", "--disk-size", "300MiB")
 
